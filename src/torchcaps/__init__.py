@@ -1,0 +1,24 @@
+"""Capsule layers for PyTorch that cost little more than convolutions."""
+
+from importlib.metadata import version as _version
+
+from torchcaps import functional, models, nn
+from torchcaps.models import create_model, list_models
+from torchcaps.nn import record_routing
+from torchcaps.types import Capsules, Classified, Routed, Scores
+
+__version__ = _version("torchcaps")
+
+__all__ = [
+    "Capsules",
+    "Classified",
+    "Routed",
+    "Scores",
+    "__version__",
+    "create_model",
+    "functional",
+    "list_models",
+    "models",
+    "nn",
+    "record_routing",
+]

@@ -1,0 +1,88 @@
+"""Eq. 9: the activation of a capsule is the density that routing found at its pose."""
+
+import torch
+from torch import Tensor
+
+from torchcaps.functional.density import (
+    Distance,
+    Kernel,
+    Normalize,
+    check_bandwidth,
+    check_votes,
+    resolve_distance,
+    resolve_kernel,
+)
+from torchcaps.functional.registry import Parameters, Start
+from torchcaps.types import Clusters, Routed
+
+
+def capsule_activation(
+    votes: Tensor,
+    activation: Tensor,
+    coupling: Tensor,
+    pose: Tensor,
+    beta: Tensor,
+    beta0: Tensor,
+    *,
+    kernel: str | Kernel = "epanechnikov",
+    distance: str | Distance = "l1",
+    normalize: Normalize = "softmax",
+    bandwidth: float = 1.0,
+) -> Tensor:
+    """a_j = softmax_j( sum_i r'_ij a_i k( (d(u_ij, beta_j v_j) + beta0_j) / h ) ).
+
+    Shapes: votes ``[..., I, J, D]``, activation ``[..., I]``, coupling ``[..., I, J]``, pose ``[..., J, D]``,
+    beta ``[J, D]``, beta0 ``[J]`` -> ``[..., J]``.
+
+    >>> import torch
+    >>> votes, a = torch.randn(6, 3, 16), torch.rand(6)
+    >>> coupling, pose = torch.full((6, 3), 1 / 3), votes.mean(0)
+    >>> capsule_activation(votes, a, coupling, pose, torch.ones(3, 16), torch.zeros(3)).shape
+    torch.Size([3])
+    """
+    check_votes(votes, activation, 1)
+    check_bandwidth(bandwidth)
+    wanted = {"coupling": votes.shape[:-1], "pose": votes.shape[:-3] + votes.shape[-2:]}
+    wanted |= {"beta": votes.shape[-2:], "beta0": votes.shape[-2:-1]}
+    for (name, shape), given in zip(wanted.items(), (coupling, pose, beta, beta0), strict=True):
+        if given.shape != shape:
+            raise ValueError(
+                f"{name} has shape {list(given.shape)}, wanted {list(shape)} for votes {list(votes.shape)}"
+            )
+    k, d = resolve_kernel(kernel, normalize), resolve_distance(distance)
+    x = (d(votes, (beta * pose).unsqueeze(-3)) + beta0) / bandwidth  # [..., I, J]
+    density = (coupling * activation.unsqueeze(-1) * k.value(x)).sum(-2)  # [..., J]
+    return torch.softmax(density, dim=-1)
+
+
+def density_parameters(outputs: int, size: int) -> dict[str, Start]:
+    """beta and beta0 of eq. 9; at 1 and 0 the activation is the density itself."""
+    return {"beta": Start((outputs, size), 1.0), "beta0": Start((outputs,), 0.0)}
+
+
+def activate(
+    votes: Tensor,
+    activation: Tensor,
+    clusters: Clusters,
+    parameters: Parameters,
+    *,
+    kernel: str | Kernel = "epanechnikov",
+    distance: str | Distance = "l1",
+    normalize: Normalize = "softmax",
+    bandwidth: float = 1.0,
+    **_of_the_clustering: object,
+) -> Routed:
+    """Complete the clusters of FRMS or FREM, found with the same options, by their activation."""
+    a = capsule_activation(
+        votes,
+        activation,
+        clusters.coupling,
+        clusters.pose,
+        parameters["beta"],
+        parameters["beta0"],
+        kernel=kernel,
+        distance=distance,
+        normalize=normalize,
+        bandwidth=bandwidth,
+    )
+    return Routed(clusters.pose, a, clusters.coupling)

@@ -1,0 +1,220 @@
+"""Weighted kernel density estimation: kernels, distances, and the two steps that FRMS and FREM share.
+
+Couplings and weights are carried as logarithms, so that a softmax or a Gaussian that underflows still leaves the
+*ratios* of the weights exact. ``-inf`` stands for a weight of exactly zero.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+Normalize = Literal["softmax", "sum"]
+
+# A capsule with activation 0 has weight 0 whatever its logarithm is, but its activation still gets a gradient, which
+# grows with exp(log weight - top). The cap keeps that finite; it never touches a result.
+_MOST_ABOVE_TOP = 30.0
+
+
+class Kernel(Protocol):
+    """A profile k(x) of eq. 2 as FRMS and FREM use it; ``x`` is a distance already divided by the bandwidth.
+
+    An object may also have ``log_value(x)`` = log k(x) and ``log_slope(x)`` = log(-k'(x)), for kernels that underflow.
+    """
+
+    @property
+    def clipped(self) -> bool:
+        """Whether k and k' are exactly zero from x = 1 on."""
+
+    def value(self, x: Tensor) -> Tensor:
+        """k(x), of the same shape as x."""
+
+    def derivative(self, x: Tensor) -> Tensor:
+        """k'(x), of the same shape as x; a profile never increases, so it is not positive."""
+
+
+@dataclass(frozen=True)
+class Epanechnikov:
+    """k(x) = 1 - x; where clipped, 0 from x = 1 on."""
+
+    clipped: bool = False
+
+    def value(self, x: Tensor) -> Tensor:
+        return torch.where(x < 1, 1 - x, torch.zeros_like(x)) if self.clipped else 1 - x
+
+    def derivative(self, x: Tensor) -> Tensor:
+        return torch.where(x < 1, -1.0, 0.0).to(x.dtype) if self.clipped else torch.full_like(x, -1.0)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """k(x) = exp(-x / 2)."""
+
+    clipped: bool = False
+
+    def value(self, x: Tensor) -> Tensor:
+        return torch.exp(-x / 2)
+
+    def derivative(self, x: Tensor) -> Tensor:
+        return -torch.exp(-x / 2) / 2
+
+    def log_value(self, x: Tensor) -> Tensor:
+        return -x / 2
+
+    def log_slope(self, x: Tensor) -> Tensor:
+        return -x / 2 - math.log(2)
+
+
+Distance = Callable[[Tensor, Tensor], Tensor]
+
+
+def l1(u: Tensor, v: Tensor) -> Tensor:
+    """Sum of absolute differences over the last dimension; the gradient at 0 is 0."""
+    return (u - v).abs().sum(-1)
+
+
+def l2(u: Tensor, v: Tensor) -> Tensor:
+    """Sum of squared differences over the last dimension."""
+    return (u - v).square().sum(-1)
+
+
+def inner(u: Tensor, v: Tensor) -> Tensor:
+    """1 - u.v, eq. 10."""
+    return 1 - (u * v).sum(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class Mahalanobis:
+    """(u - v)^T P (u - v) with a precision matrix P ``[D, D]``, or its diagonal ``[D]``."""
+
+    precision: Tensor
+
+    def __post_init__(self) -> None:
+        shape = tuple(self.precision.shape)
+        if len(shape) not in (1, 2) or shape[0] != shape[-1]:
+            raise ValueError(f"Mahalanobis: precision has shape {list(shape)}, wanted [D] or [D, D]")
+
+    def __call__(self, u: Tensor, v: Tensor) -> Tensor:
+        difference = u - v
+        precision = self.precision.to(difference)
+        weighted = difference * precision if precision.dim() == 1 else difference @ precision.mT
+        return (weighted * difference).sum(-1)
+
+
+DISTANCES: dict[str, Distance] = {"l1": l1, "l2": l2, "inner": inner}
+KERNELS = ("epanechnikov", "gaussian")
+NORMALIZATIONS = ("softmax", "sum")
+
+
+def resolve_kernel(kernel: str | Kernel, normalize: Normalize) -> Kernel:
+    """The kernel of a name. Softmax lifts the bandwidth restriction, so there "epanechnikov" is not clipped."""
+    if normalize not in NORMALIZATIONS:
+        raise ValueError(f"normalize={normalize!r}: wanted one of {', '.join(NORMALIZATIONS)}")
+    if isinstance(kernel, str):
+        if kernel == "epanechnikov":
+            return Epanechnikov(clipped=normalize == "sum")
+        if kernel == "gaussian":
+            return Gaussian()
+        raise ValueError(f"kernel={kernel!r}: wanted one of {', '.join(KERNELS)}, or an object like Epanechnikov()")
+    missing = [name for name in ("value", "derivative", "clipped") if not hasattr(kernel, name)]
+    if missing:
+        raise TypeError(
+            f"kernel={kernel!r} has no {', '.join(missing)}: a kernel object has value(x), derivative(x) and clipped"
+        )
+    return kernel
+
+
+def resolve_distance(distance: str | Distance) -> Distance:
+    """The distance of a name, or the user's own function of whole vectors."""
+    if callable(distance):
+        return distance
+    if distance not in DISTANCES:
+        raise ValueError(f"distance={distance!r}: wanted one of {', '.join(DISTANCES)}, or a function d(u, v)")
+    return DISTANCES[distance]
+
+
+def check_bandwidth(bandwidth: float) -> None:
+    """Raise unless the bandwidth is a positive, finite number."""
+    if not (bandwidth > 0 and math.isfinite(bandwidth)):
+        raise ValueError(f"bandwidth={bandwidth!r}: wanted a positive, finite number")
+
+
+def check_votes(votes: Tensor, activation: Tensor | None, iterations: int) -> None:
+    """Raise unless votes are ``[..., I, J, D]``, activations ``[..., I]``, both floating, and there is an iteration."""
+    if votes.dim() < 3 or 0 in votes.shape[-3:]:
+        raise ValueError(f"votes have shape {list(votes.shape)}, wanted [..., I, J, D] with I, J, D at least 1")
+    if not votes.is_floating_point():
+        raise TypeError(f"votes are {votes.dtype}, wanted a floating-point type: call .float() on them")
+    if activation is not None:
+        if activation.shape != votes.shape[:-2]:
+            raise ValueError(
+                f"activation has shape {list(activation.shape)}, wanted {list(votes.shape[:-2])}: "
+                f"one number for each input capsule of votes {list(votes.shape)}"
+            )
+        if activation.dtype != votes.dtype or activation.device != votes.device:
+            raise TypeError(
+                f"activation is {activation.dtype} on {activation.device}, votes are {votes.dtype} on {votes.device}: "
+                "wanted the same for both"
+            )
+    if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
+        raise ValueError(f"iterations={iterations!r}: wanted a whole number of at least 1")
+
+
+def safe_log(x: Tensor) -> Tensor:
+    """log x; -inf with gradient 0 where x is not positive (or so small that 1 / x would overflow)."""
+    positive = x >= torch.finfo(x.dtype).tiny
+    return torch.where(positive, torch.where(positive, x, 1.0).log(), -torch.inf)
+
+
+def log_value(kernel: Kernel, x: Tensor) -> Tensor:
+    """log k(x)."""
+    own: Callable[[Tensor], Tensor] | None = getattr(kernel, "log_value", None)
+    return safe_log(kernel.value(x)) if own is None else own(x)
+
+
+def log_slope(kernel: Kernel, x: Tensor) -> Tensor:
+    """log(-k'(x)), the weight that mean shift gives a sample at distance x."""
+    own: Callable[[Tensor], Tensor] | None = getattr(kernel, "log_slope", None)
+    return safe_log(-kernel.derivative(x)) if own is None else own(x)
+
+
+def log_coupling(r: Tensor, normalize: Normalize) -> Tensor:
+    """Step 1 of Algorithms 1 and 2: log r', the routing weights ``[..., I, J]`` normalised over the outputs j.
+
+    ``r`` are the weights themselves under softmax, and their logarithms under plain normalisation (r / sum r is the
+    softmax of log r). A row of zeros becomes uniform.
+    """
+    if normalize == "sum":
+        r = r.masked_fill((r == -torch.inf).all(-1, keepdim=True), 0.0)
+    return torch.log_softmax(r, dim=-1)
+
+
+def log_mean_exp_inputs(log_r: Tensor) -> Tensor:
+    """log of the mean over the inputs i, ``[..., I, J] -> [..., 1, J]``: pi_j of Algorithm 2, where r' sums to 1."""
+    top = log_r.detach().amax(-2, keepdim=True)
+    top = top.masked_fill(top == -torch.inf, 0.0)
+    return safe_log((log_r - top).exp().mean(-2, keepdim=True)) + top
+
+
+def relative_weights(log_weight: Tensor, activation: Tensor) -> Tensor:
+    """exp(log weight) a_i up to a factor for each output j that makes the largest one a_i: it cancels in a mean.
+
+    Shapes: ``[..., I, J]``, ``[..., I]`` -> ``[..., I, J]``.
+    """
+    a = activation.unsqueeze(-1)  # [..., I, 1]
+    top = log_weight.detach().masked_fill(a <= 0, -torch.inf).amax(-2, keepdim=True)  # [..., 1, J]
+    top = top.masked_fill(top == -torch.inf, 0.0)
+    return (log_weight - top).clamp(max=_MOST_ABOVE_TOP).exp() * a
+
+
+def weighted_mean(samples: Tensor, weight: Tensor, otherwise: Tensor) -> Tensor:
+    """sum_i w_ij u_ij / sum_i w_ij, or ``otherwise`` where an output's weights are all zero.
+
+    Shapes: ``[..., I, J, D]``, ``[..., I, J]``, ``[..., J, D]`` -> ``[..., J, D]``.
+    """
+    total = weight.sum(-2).unsqueeze(-1)  # [..., J, 1]
+    mean = (weight.unsqueeze(-1) * samples).sum(-3) / torch.where(total > 0, total, 1.0)
+    return torch.where(total > 0, mean, otherwise)

@@ -1,0 +1,64 @@
+"""Losses on the activations of the class capsules, and on the image that their poses give back."""
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+
+def spread_loss(activation: Tensor, label: Tensor, margin: float) -> Tensor:
+    """Hinton et al. 2018: sum over the wrong classes of max(0, margin - (a_target - a_i))^2, mean over the batch.
+
+    Shapes: activation ``[B, classes]``, label ``[B]`` -> ``[]``.
+
+    >>> spread_loss(torch.tensor([[0.9, 0.1, 0.0]]), torch.tensor([0]), margin=0.9)
+    tensor(0.0100)
+    """
+    check_labels(activation, label)
+    target = activation.gather(1, label.unsqueeze(1))  # [B, 1]
+    violation = (margin - (target - activation)).clamp(min=0).square()  # [B, classes]
+    # zero, and free of gradient, at the target itself
+    return violation.scatter(1, label.unsqueeze(1), 0.0).sum(1).mean()
+
+
+def margin_loss(
+    activation: Tensor, label: Tensor, *, positive: float = 0.9, negative: float = 0.1, down_weight: float = 0.5
+) -> Tensor:
+    """Sabour et al. 2017: the target wants to be above ``positive``, every other class below ``negative``.
+
+    Shapes: activation ``[B, classes]``, label ``[B]`` -> ``[]``.
+    """
+    check_labels(activation, label)
+    target = one_hot(label, activation.shape[1]).to(activation)  # [B, classes]
+    present = (positive - activation).clamp(min=0).square()
+    absent = (activation - negative).clamp(min=0).square()
+    return (target * present + down_weight * (1 - target) * absent).sum(1).mean()
+
+
+def reconstruction_loss(image: Tensor, target: Tensor, *, weight: float = 0.0005) -> Tensor:
+    """``weight`` times the sum of squared differences over pixels and channels, mean over the batch.
+
+    Shapes: image and target ``[B, C, H, W]`` -> ``[]``.
+    """
+    if image.shape != target.shape:
+        raise ValueError(f"image has shape {list(image.shape)} and target {list(target.shape)}: wanted the same")
+    return weight * (image - target).square().sum((1, 2, 3)).mean()
+
+
+def spread_margin(step: int, *, steps_per_epoch: int, epochs: float, start: float = 0.2, end: float = 0.9) -> float:
+    """The spread loss's margin at a step: linear from ``start`` to ``end`` over min(5, 0.3 epochs) epochs.
+
+    >>> [round(spread_margin(step, steps_per_epoch=10, epochs=50), 3) for step in (0, 25, 50, 400)]
+    [0.2, 0.55, 0.9, 0.9]
+    """
+    rise = min(5.0, 0.3 * epochs) * steps_per_epoch  # steps
+    return end if step >= rise else start + (end - start) * step / rise
+
+
+def check_labels(activation: Tensor, label: Tensor) -> None:
+    """Raise unless activation is ``[B, classes]`` and label ``[B]`` of whole numbers."""
+    if activation.dim() != 2 or label.shape != activation.shape[:1]:
+        raise ValueError(
+            f"activation has shape {list(activation.shape)} and label {list(label.shape)}: wanted [B, classes] and [B]"
+        )
+    if label.dtype != torch.int64:
+        raise TypeError(f"label is {label.dtype}, wanted torch.int64 class indices: call .long() on them")

@@ -1,0 +1,82 @@
+"""One contract for every routing method. Layers, tests, benchmark and docs iterate over this registry."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from torchcaps.types import Routed
+
+Parameters = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Start:
+    """The shape of a learned parameter, and the constant that it starts at."""
+
+    shape: tuple[int, ...]
+    value: float
+
+
+class Route(Protocol):
+    """votes ``[..., I, J, D]``, activation ``[..., I]`` -> Routed."""
+
+    def __call__(self, votes: Tensor, activation: Tensor, parameters: Parameters, **options: Any) -> Routed: ...
+
+
+@dataclass(frozen=True)
+class RoutingMethod:
+    """A registered method: what it learns for (J, D), how it routes, and the options with their defaults."""
+
+    name: str
+    parameters: Callable[[int, int], dict[str, Start]]
+    route: Route
+    options: Mapping[str, Any]
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Raise for an option that the method does not have."""
+        for name in options:
+            if name not in self.options:
+                raise TypeError(
+                    f"routing {self.name!r} has no option {name!r}; it has {', '.join(sorted(self.options))}"
+                )
+
+
+_METHODS: dict[str, RoutingMethod] = {}
+
+
+def register_routing(
+    name: str, *, algorithm: Callable[..., Any], parameters: Callable[[int, int], dict[str, Start]]
+) -> Callable[[Route], Route]:
+    """Register a ``route`` function; the keyword-only arguments of ``algorithm`` are the method's options."""
+    options = {
+        key: argument.default
+        for key, argument in inspect.signature(algorithm).parameters.items()
+        if argument.kind is inspect.Parameter.KEYWORD_ONLY
+    }
+
+    def register(route: Route) -> Route:
+        if name in _METHODS:
+            raise ValueError(f"routing method {name!r} is registered already")
+        _METHODS[name] = RoutingMethod(name, parameters, route, options)
+        return route
+
+    return register
+
+
+def routing_method(name: str) -> RoutingMethod:
+    """The registered method of that name.
+
+    >>> routing_method("em").parameters(5, 16)
+    {'beta_u': Start(shape=(5,), value=0.0), 'beta_a': Start(shape=(5,), value=0.0)}
+    """
+    if name not in _METHODS:
+        raise ValueError(f"routing={name!r}: wanted one of {', '.join(list_routings())}")
+    return _METHODS[name]
+
+
+def list_routings() -> list[str]:
+    """Names of all routing methods, in alphabetical order."""
+    return sorted(_METHODS)

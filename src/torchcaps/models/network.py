@@ -1,0 +1,34 @@
+"""What all networks have in common."""
+
+from torch import Tensor, nn
+
+from torchcaps.nn.routed import RoutedLayer, check_placement, check_positive
+
+
+class Network(nn.Module):
+    """A classifier of square images of one size, fixed at construction."""
+
+    def __init__(self, classes: int, in_channels: int, image_size: int) -> None:
+        super().__init__()
+        check_positive(type(self).__name__, classes=classes, in_channels=in_channels, image_size=image_size)
+        self.classes, self.in_channels, self.image_size = classes, in_channels, image_size
+
+    def check_image(self, image: Tensor) -> None:
+        """Raise unless these are ``[B, in_channels, image_size, image_size]`` of the weights' type, on their device."""
+        name = type(self).__name__
+        wanted = (self.in_channels, self.image_size, self.image_size)
+        if image.dim() != 4 or image.shape[1:] != wanted:
+            raise ValueError(
+                f"{name}: got images of shape {list(image.shape)}, wanted [B, {', '.join(map(str, wanted))}]: "
+                "resize the images, or create the model with in_channels and image_size to match"
+            )
+        check_placement(name, "the image", image, next(self.parameters()))
+
+    def parameter_count(self) -> int:
+        """Number of learned values, without the decoder, which is only a regulariser."""
+        return sum(p.numel() for name, p in self.named_parameters() if not name.startswith("decoder."))
+
+    def routing_parameter_count(self) -> int:
+        """Number of learned values in the layers with routing: matrices and betas."""
+        layers = (layer for layer in self.modules() if isinstance(layer, RoutedLayer))
+        return sum(p.numel() for layer in layers for p in layer.parameters())

@@ -1,0 +1,43 @@
+"""Networks by name."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from torchcaps.models.network import Network
+
+_MODELS: dict[str, Callable[..., Network]] = {}
+
+
+def register_model(build: Callable[..., Network]) -> Callable[..., Network]:
+    """Register a function that builds a network, under the function's name."""
+    _MODELS[build.__name__] = build
+    return build
+
+
+def list_models() -> list[str]:
+    """Names of all networks, in alphabetical order.
+
+    >>> list_models()
+    ['cnn32', 'cnn64', 'hybrid32', 'hybrid64']
+    """
+    return sorted(_MODELS)
+
+
+def create_model(name: str, **options: Any) -> Network:
+    """Build a network by its name.
+
+    >>> import torch
+    >>> model = create_model("hybrid32", classes=10, routing="frms", decoder=True)
+    >>> output = model(torch.randn(2, 1, 32, 32))
+    >>> output.activation.shape, output.pose.shape, model.reconstruct(output).shape
+    (torch.Size([2, 10]), torch.Size([2, 10, 16]), torch.Size([2, 1, 32, 32]))
+    """
+    if name not in _MODELS:
+        raise ValueError(f"model {name!r}: wanted one of {', '.join(list_models())}")
+    build = _MODELS[name]
+    try:
+        inspect.signature(build).bind(**options)
+    except TypeError as error:
+        raise TypeError(f"model {name!r}: {error}; its signature is {name}{inspect.signature(build)}") from None
+    return build(**options)

@@ -1,0 +1,35 @@
+"""Images or feature maps to the first capsules."""
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.nn.initial import ConvInit, init_conv_
+from torchcaps.nn.routed import check_placement, check_positive
+from torchcaps.types import POSE_SIZE, Capsules
+
+
+class PrimaryCapsules(nn.Module):
+    """A convolution and ReLU give the poses; a 1x1 convolution of these and a sigmoid give the activations.
+
+    >>> pose, activation = PrimaryCapsules(1, 4)(torch.randn(2, 1, 32, 32))
+    >>> pose.shape, activation.shape
+    (torch.Size([2, 64, 32, 32]), torch.Size([2, 4, 32, 32]))
+    """
+
+    def __init__(self, in_channels: int, capsules: int, kernel_size: int = 5, *, conv_init: ConvInit = "paper") -> None:
+        super().__init__()
+        check_positive("PrimaryCapsules", in_channels=in_channels, capsules=capsules, kernel_size=kernel_size)
+        self.pose = nn.Conv2d(in_channels, POSE_SIZE * capsules, kernel_size, padding="same")
+        self.activation = nn.Conv2d(POSE_SIZE * capsules, capsules, 1)
+        for conv in (self.pose, self.activation):
+            init_conv_(conv, conv_init)
+
+    def forward(self, image: Tensor) -> Capsules:
+        """``[B, in_channels, H, W]`` -> ``[B, 16 capsules, H, W]``, ``[B, capsules, H, W]``."""
+        if image.dim() != 4 or image.shape[1] != self.pose.in_channels:
+            raise ValueError(
+                f"PrimaryCapsules: got shape {list(image.shape)}, wanted [B, {self.pose.in_channels}, H, W]"
+            )
+        check_placement("PrimaryCapsules", "the image", image, self.pose.weight)
+        pose = torch.relu(self.pose(image))
+        return Capsules(pose, torch.sigmoid(self.activation(pose)))

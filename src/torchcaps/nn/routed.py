@@ -1,0 +1,154 @@
+"""What all layers with routing have in common."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.functional.registry import routing_method
+from torchcaps.nn.initial import PAPER_STD, truncated_normal_
+from torchcaps.ops.reference import route_map
+from torchcaps.ops.window import Window
+from torchcaps.types import POSE_SIDE, POSE_SIZE, Capsules, Routed
+
+BetaInit = Literal["neutral", "paper"]
+BETA_INITS = ("neutral", "paper")
+
+
+class RoutedLayer(nn.Module):
+    """Owns the transformation matrices ``weight [inputs, out_capsules, 4, 4]`` and the routing method's parameters.
+
+    ``beta_init="paper"`` starts the method's parameters like the paper's other weights (deviation 0.01). In eq. 9 that
+    all but removes the poses from the activation, so the default is the method's neutral start.
+    """
+
+    weight: nn.Parameter
+
+    def __init__(
+        self,
+        in_capsules: int,
+        out_capsules: int,
+        inputs: int,
+        *,
+        routing: str,
+        iterations: int,
+        transform_std: float,
+        beta_init: BetaInit,
+        routing_options: dict[str, Any],
+    ) -> None:
+        super().__init__()
+        check_positive(type(self).__name__, in_capsules=in_capsules, out_capsules=out_capsules)
+        if not transform_std > 0:
+            raise ValueError(f"transform_std={transform_std!r}: wanted a positive number")
+        if beta_init not in BETA_INITS:
+            raise ValueError(f"beta_init={beta_init!r}: wanted one of {', '.join(BETA_INITS)}")
+        self.in_capsules, self.out_capsules = in_capsules, out_capsules
+        self.method = routing_method(routing)
+        self.routing_options = {"iterations": iterations, **routing_options}
+        self.method.check_options(self.routing_options)
+        # one vote, so that a wrong value of an option is told now and not in the first forward pass
+        start = {name: torch.full(p.shape, p.value) for name, p in self.method.parameters(1, POSE_SIZE).items()}
+        self.method.route(torch.zeros(1, 1, POSE_SIZE), torch.ones(1), start, **self.routing_options)
+
+        self.weight = nn.Parameter(torch.empty(inputs, out_capsules, POSE_SIDE, POSE_SIDE))
+        truncated_normal_(self.weight, transform_std)
+        self.parameter_names = tuple(self.method.parameters(out_capsules, POSE_SIZE))
+        for name, parameter in self.method.parameters(out_capsules, POSE_SIZE).items():
+            self.register_parameter(name, nn.Parameter(torch.full(parameter.shape, parameter.value)))
+            if beta_init == "paper":
+                truncated_normal_(getattr(self, name), PAPER_STD)
+        self._record: list[Routed] | None = None
+
+    def route(
+        self, capsules: Capsules, weight: Tensor, window: Window, vote_offset: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Route all fields of checked capsules: pose ``[B, Ho, Wo, J, 16]``, activation ``[B, Ho, Wo, J]``."""
+        dtype = torch.promote_types(capsules.pose.dtype, weight.dtype)
+        # Half precision has too few digits for the iterations; under autocast this also undoes its choice.
+        compute = torch.promote_types(dtype, torch.float32)
+        with torch.autocast(weight.device.type, enabled=False):
+            routed = route_map(
+                Capsules(capsules.pose.to(compute), capsules.activation.to(compute)),
+                weight.to(compute),
+                {name: getattr(self, name).to(compute) for name in self.parameter_names},
+                window=window,
+                method=self.method,
+                options=self.routing_options,
+                vote_offset=vote_offset,
+            )
+        if self._record is not None:
+            self._record.append(routed)
+        return routed.pose.to(dtype), routed.activation.to(dtype)
+
+    def check(self, capsules: Capsules) -> Capsules:
+        """The capsules, or an error that says what came and what was wanted."""
+        return check_capsules(type(self).__name__, capsules, self.in_capsules, self.weight)
+
+    def describe_routing(self) -> str:
+        """For ``repr``: the method and its options."""
+        options = "".join(f", {name}={value}" for name, value in self.routing_options.items())
+        return f"routing={self.method.name}{options}"
+
+
+@contextmanager
+def record_routing(model: nn.Module) -> Iterator[dict[str, list[Routed]]]:
+    """Collect what each routing layer of a model finds, by the layer's name, one entry for each call.
+
+    The layers run the reference path, which is the one that keeps the coupling.
+
+    >>> from torchcaps.models import create_model
+    >>> model = create_model("hybrid32", classes=10)
+    >>> with record_routing(model) as records:
+    ...     _ = model(torch.randn(1, 1, 32, 32))
+    >>> {name: tuple(routed[0].coupling.shape) for name, routed in records.items()}["class_capsules"]
+    (1, 1, 1, 512, 10)
+    """
+    layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, RoutedLayer)}
+    before = {name: layer._record for name, layer in layers.items()}
+    records: dict[str, list[Routed]] = {name: [] for name in layers}
+    try:
+        for name, layer in layers.items():
+            layer._record = records[name]
+        yield records
+    finally:
+        for name, layer in layers.items():
+            layer._record = before[name]
+
+
+def check_positive(layer: str, **sizes: int) -> None:
+    """Raise unless each size is a whole number of at least 1."""
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            raise ValueError(f"{layer}: {name}={size!r}, wanted a whole number of at least 1")
+
+
+def check_capsules(layer: str, capsules: Capsules, n: int, weight: Tensor) -> Capsules:
+    """Raise unless these are maps of ``n`` capsules on the weight's device and of its type."""
+    if not isinstance(capsules, tuple) or len(capsules) != 2:
+        raise TypeError(f"{layer}: got {type(capsules).__name__}, wanted Capsules(pose, activation)")
+    pose, activation = capsules
+    if pose.dim() != 4 or pose.shape[1] != POSE_SIZE * n:
+        raise ValueError(
+            f"{layer}: pose has shape {list(pose.shape)}, wanted [B, {POSE_SIZE * n}, H, W] for {n} capsules"
+        )
+    wanted = (pose.shape[0], n, *pose.shape[2:])
+    if activation.shape != wanted:
+        raise ValueError(f"{layer}: activation has shape {list(activation.shape)}, wanted {list(wanted)}")
+    for name, value in (("pose", pose), ("activation", activation)):
+        check_placement(layer, name, value, weight)
+    return Capsules(pose, activation)
+
+
+def check_placement(layer: str, name: str, value: Tensor, weight: Tensor) -> None:
+    """Raise unless a tensor is where the layer's weights are, and of their type (under autocast: any floating one)."""
+    if value.device != weight.device:
+        raise ValueError(
+            f"{layer}: {name} is on {value.device}, the weights are on {weight.device}: move one with .to(device)"
+        )
+    autocast = torch.is_autocast_enabled(weight.device.type)
+    if not value.is_floating_point() or (value.dtype != weight.dtype and not autocast):
+        raise TypeError(
+            f"{layer}: {name} is {value.dtype}, the weights are {weight.dtype}: convert one with .to(dtype)"
+        )

@@ -1,0 +1,33 @@
+"""Routing over a map in plain PyTorch: gather the fields, make every vote, route. The twin of every faster path."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchcaps.functional.registry import Parameters, RoutingMethod
+from torchcaps.ops.window import Window, gather_fields
+from torchcaps.types import Capsules, Routed
+
+
+def route_map(
+    capsules: Capsules,
+    weight: Tensor,
+    parameters: Parameters,
+    *,
+    window: Window,
+    method: RoutingMethod,
+    options: Mapping[str, Any],
+    vote_offset: Tensor | None = None,
+) -> Routed:
+    """Route every receptive field of a map.
+
+    Shapes: weight ``[I, J, 4, 4]``, vote_offset ``[I, 16]`` (added to the votes for every output) ->
+    pose ``[B, Ho, Wo, J, 16]``, activation ``[B, Ho, Wo, J]``, coupling ``[B, Ho, Wo, I, J]``.
+    """
+    pose, activation = gather_fields(capsules, window)  # [B, Ho, Wo, I, 4, 4], [B, Ho, Wo, I]
+    votes = torch.einsum("...iab,ijbc->...ijac", pose, weight).flatten(-2)  # [B, Ho, Wo, I, J, 16]
+    if vote_offset is not None:
+        votes = votes + vote_offset.unsqueeze(-2)
+    return method.route(votes, activation, parameters, **options)

@@ -1,0 +1,43 @@
+"""Which input capsules each output position sees."""
+
+from typing import NamedTuple
+
+from torch import Tensor
+from torch.nn.functional import pad
+
+from torchcaps.types import POSE_SIDE, Capsules
+
+
+class Window(NamedTuple):
+    """A receptive field that slides over a map, each of height and width."""
+
+    kernel_size: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+
+    def output_size(self, height: int, width: int) -> tuple[int, int]:
+        """Number of positions in each direction; raises where the field is larger than the padded map."""
+        (kh, kw), (sh, sw), (ph, pw) = self
+        if height + 2 * ph < kh or width + 2 * pw < kw:
+            raise ValueError(
+                f"a {kh}x{kw} field does not fit into a {height}x{width} map with padding {ph}x{pw}: "
+                "wanted a larger map, a smaller kernel_size, or more padding"
+            )
+        return (height + 2 * ph - kh) // sh + 1, (width + 2 * pw - kw) // sw + 1
+
+
+def gather_fields(capsules: Capsules, window: Window) -> tuple[Tensor, Tensor]:
+    """The capsules of every receptive field, in the order row, column, capsule; padding adds zeros.
+
+    Shapes: -> pose ``[B, Ho, Wo, I, 4, 4]``, activation ``[B, Ho, Wo, I]`` with I = kh kw n.
+    """
+    batch, _, *size = capsules.activation.shape
+    height, width = window.output_size(*size)
+    (kh, kw), (sh, sw), (ph, pw) = window
+
+    def unfold(maps: Tensor) -> Tensor:
+        maps = pad(maps, (pw, pw, ph, ph)) if ph or pw else maps
+        return maps.unfold(2, kh, sh).unfold(3, kw, sw).permute(0, 2, 3, 4, 5, 1)  # [B, Ho, Wo, kh, kw, channels]
+
+    pose = unfold(capsules.pose).reshape(batch, height, width, -1, POSE_SIDE, POSE_SIDE)
+    return pose, unfold(capsules.activation).reshape(batch, height, width, -1)

@@ -1,0 +1,79 @@
+"""Never a NaN: finite outputs and gradients in float32 for the inputs that break routing code elsewhere."""
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+
+from torchcaps import functional as F
+
+OPTIONS = [
+    (name, dict(zip(("kernel", "distance", "normalize"), values, strict=True)))
+    for name in ("frms", "frem")
+    for values in itertools.product(
+        ("epanechnikov", "gaussian", F.Epanechnikov(clipped=True)), ("l1", "l2"), ("softmax", "sum")
+    )
+] + [("em", {}), ("agreement", {}), ("frms_variant", {})]
+EVERY_METHOD = pytest.mark.parametrize(("name", "options"), OPTIONS, ids=str)
+
+
+def assert_finite(name: str, options: dict[str, object], votes: Tensor, activation: Tensor, iterations: int) -> None:
+    method = F.routing_method(name)
+    votes, activation = votes.clone().requires_grad_(), activation.clone().requires_grad_()
+    starts = method.parameters(votes.shape[-2], votes.shape[-1])
+    parameters = {key: torch.full(p.shape, p.value, requires_grad=True) for key, p in starts.items()}
+    routed = method.route(votes, activation, parameters, iterations=iterations, **options)
+    for key, value in routed._asdict().items():
+        assert value.isfinite().all(), key
+    weights = [torch.linspace(-1, 1, value.numel()).reshape(value.shape) for value in routed]
+    sum((w * value).sum() for w, value in zip(weights, routed, strict=True)).backward()
+    for key, leaf in {"votes": votes, "activation": activation, **parameters}.items():
+        assert leaf.grad is None or leaf.grad.isfinite().all(), f"gradient of {key}"
+
+
+@EVERY_METHOD
+@pytest.mark.parametrize("scale", [1e-6, 1e-3, 1.0, 1e3, 1e6])
+def test_random_votes_of_any_size(name: str, options: dict[str, object], scale: float) -> None:
+    g = torch.Generator().manual_seed(int(scale * 1e6) % 2**31)
+    for iterations, (i, j) in itertools.product((1, 2, 3, 10), ((1, 1), (1, 4), (7, 1), (7, 4))):
+        votes = scale * torch.randn(3, i, j, 16, generator=g)
+        assert_finite(name, options, votes, torch.rand(3, i, generator=g), iterations)
+
+
+@EVERY_METHOD
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_zero_activations(name: str, options: dict[str, object], scale: float) -> None:
+    g = torch.Generator().manual_seed(0)
+    votes = scale * torch.randn(5, 3, 16, generator=g)
+    some = torch.tensor([0.0, 1.0, 0.0, 0.3, 0.0])
+    for iterations, activation in itertools.product((1, 2, 5), (torch.zeros(5), some)):
+        assert_finite(name, options, votes, activation, iterations)
+
+
+@EVERY_METHOD
+def test_zero_and_identical_votes(name: str, options: dict[str, object]) -> None:
+    g = torch.Generator().manual_seed(0)
+    alike = torch.randn(1, 1, 16, generator=g).expand(5, 3, 16)
+    for iterations, votes in itertools.product((1, 2, 10), (torch.zeros(5, 3, 16), alike, 1e-6 * alike)):
+        assert_finite(name, options, votes, torch.rand(5, generator=g), iterations)
+    for iterations in (1, 2):  # ties at large scale: the true gradient of more iterations leaves float32
+        assert_finite(name, options, 1e6 * alike, torch.rand(5, generator=g), iterations)
+
+
+def test_a_softmax_that_underflows_keeps_the_ratio_of_its_weights() -> None:
+    """Output 1 is so far from every vote that its coupling is 0 in float32; its pose is still their weighted mean."""
+    votes = torch.zeros(2, 2, 1)
+    votes[:, 1, 0] = torch.tensor([4e4, -4e4])
+    pose, coupling = F.frem(votes, torch.tensor([0.5, 0.5]), iterations=2)
+    assert coupling[:, 1].eq(0).all()
+    assert pose[1, 0] == 0
+
+
+def test_without_any_weight_the_first_pose_is_zero_and_later_ones_stay() -> None:
+    votes = torch.tensor([0.0, 10.0]).reshape(2, 1, 1)
+    off = F.frem(votes, torch.zeros(2), iterations=3)
+    assert off.pose.eq(0).all()
+    # both votes are farther than the bandwidth from their mean: the clipped kernel leaves no weight in iteration 2
+    clipped = F.frms(votes, torch.ones(2), iterations=2, kernel=F.Epanechnikov(clipped=True))
+    assert clipped.pose.item() == 5.0
