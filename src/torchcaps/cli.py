@@ -41,7 +41,14 @@ def seconds_of_a_step(model: Any) -> float:
     return time.perf_counter() - start
 
 
-COMMANDS: dict[str, Callable[..., Any]] = {"models": models}
+def objective() -> None:
+    """Table of the objective's value after each routing iteration, for the docs."""
+    from torchcaps.report.objective import markdown
+
+    print(markdown())
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {"models": models, "objective": objective}
 
 
 def main(arguments: list[str] | None = None) -> None:

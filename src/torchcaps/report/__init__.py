@@ -1,0 +1,1 @@
+"""Tables for the docs, made by commands."""
