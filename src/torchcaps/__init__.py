@@ -5,11 +5,13 @@ from importlib.metadata import version as _version
 from torchcaps import functional, models, nn
 from torchcaps.models import create_model, list_models
 from torchcaps.nn import record_routing
+from torchcaps.ops.backend import BackendUnavailableError, use_backend
 from torchcaps.types import Capsules, Classified, Routed, Scores
 
 __version__ = _version("torchcaps")
 
 __all__ = [
+    "BackendUnavailableError",
     "Capsules",
     "Classified",
     "Routed",
@@ -21,4 +23,5 @@ __all__ = [
     "models",
     "nn",
     "record_routing",
+    "use_backend",
 ]

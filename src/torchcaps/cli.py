@@ -48,7 +48,17 @@ def objective() -> None:
     print(markdown())
 
 
-COMMANDS: dict[str, Callable[..., Any]] = {"models": models, "objective": objective}
+def doctor() -> None:
+    """What is built, what is in use, and why a backend is not available."""
+    from torchcaps.ops.doctor import findings
+
+    table = Table("", "", show_header=False)
+    for name, finding in findings().items():
+        table.add_row(name, finding)
+    Console().print(table)
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {"models": models, "objective": objective, "doctor": doctor}
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -81,7 +81,7 @@ def test_more_wrong_calls() -> None:
         F.capsule_activation(VOTES, ACTIVATION, coupling, pose, torch.ones(16), torch.zeros(3))
     with pytest.raises(TypeError, match=r"label is torch\.float32"):
         F.spread_loss(torch.rand(2, 3), torch.zeros(2), 0.5)
-    with pytest.raises(ValueError, match=r"\[2, 3\] and label \[3\]"):
+    with pytest.raises(ValueError, match=r"label has shape \[3\], wanted \[2\]"):
         F.margin_loss(torch.rand(2, 3), torch.zeros(3, dtype=torch.long))
     with pytest.raises(ValueError, match=r"target \[1, 1, 3, 2\]"):
         F.reconstruction_loss(torch.rand(1, 1, 2, 3), torch.rand(1, 1, 3, 2))

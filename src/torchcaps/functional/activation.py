@@ -7,10 +7,11 @@ from torchcaps.functional.density import (
     Distance,
     Kernel,
     Normalize,
-    check_bandwidth,
+    check_number,
     check_votes,
     resolve_distance,
     resolve_kernel,
+    scaled_distance,
 )
 from torchcaps.functional.registry import Parameters, Start
 from torchcaps.types import Clusters, Routed
@@ -41,7 +42,7 @@ def capsule_activation(
     torch.Size([3])
     """
     check_votes(votes, activation, 1)
-    check_bandwidth(bandwidth)
+    check_number("bandwidth", bandwidth)
     wanted = {"coupling": votes.shape[:-1], "pose": votes.shape[:-3] + votes.shape[-2:]}
     wanted |= {"beta": votes.shape[-2:], "beta0": votes.shape[-2:-1]}
     for (name, shape), given in zip(wanted.items(), (coupling, pose, beta, beta0), strict=True):
@@ -50,7 +51,7 @@ def capsule_activation(
                 f"{name} has shape {list(given.shape)}, wanted {list(shape)} for votes {list(votes.shape)}"
             )
     k, d = resolve_kernel(kernel, normalize), resolve_distance(distance)
-    x = (d(votes, (beta * pose).unsqueeze(-3)) + beta0) / bandwidth  # [..., I, J]
+    x = scaled_distance(d, votes, beta * pose, bandwidth) + beta0 / bandwidth  # [..., I, J]
     density = (coupling * activation.unsqueeze(-1) * k.value(x)).sum(-2)  # [..., J]
     return torch.softmax(density, dim=-1)
 

@@ -98,6 +98,10 @@ class Mahalanobis:
             raise ValueError(f"Mahalanobis: precision has shape {list(shape)}, wanted [D] or [D, D]")
 
     def __call__(self, u: Tensor, v: Tensor) -> Tensor:
+        if self.precision.shape[-1] != u.shape[-1]:
+            raise ValueError(
+                f"Mahalanobis: precision has shape {list(self.precision.shape)}, for vectors of length {u.shape[-1]}"
+            )
         difference = u - v
         precision = self.precision.to(difference)
         weighted = difference * precision if precision.dim() == 1 else difference @ precision.mT
@@ -131,15 +135,16 @@ def resolve_distance(distance: str | Distance) -> Distance:
     """The distance of a name, or the user's own function of whole vectors."""
     if callable(distance):
         return distance
-    if distance not in DISTANCES:
+    if not isinstance(distance, str) or distance not in DISTANCES:
         raise ValueError(f"distance={distance!r}: wanted one of {', '.join(DISTANCES)}, or a function d(u, v)")
     return DISTANCES[distance]
 
 
-def check_bandwidth(bandwidth: float) -> None:
-    """Raise unless the bandwidth is a positive, finite number."""
-    if not (bandwidth > 0 and math.isfinite(bandwidth)):
-        raise ValueError(f"bandwidth={bandwidth!r}: wanted a positive, finite number")
+def check_number(name: str, value: float, *, positive: bool = True) -> None:
+    """Raise unless an option is a finite number, and above zero where it has to be."""
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or (positive and value <= 0):
+        raise ValueError(f"{name}={value!r}: wanted a {'positive, ' if positive else ''}finite number")
 
 
 def check_votes(votes: Tensor, activation: Tensor | None, iterations: int) -> None:
@@ -161,6 +166,16 @@ def check_votes(votes: Tensor, activation: Tensor | None, iterations: int) -> No
             )
     if isinstance(iterations, bool) or not isinstance(iterations, int) or iterations < 1:
         raise ValueError(f"iterations={iterations!r}: wanted a whole number of at least 1")
+
+
+def scaled_distance(distance: Distance, votes: Tensor, pose: Tensor, bandwidth: float) -> Tensor:
+    """d(u_ij, v_j) / h, the argument of the kernel: ``[..., I, J, D]``, ``[..., J, D]`` -> ``[..., I, J]``."""
+    x = distance(votes, pose.unsqueeze(-3))
+    if x.shape != votes.shape[:-1]:
+        raise ValueError(
+            f"distance gave shape {list(x.shape)}, wanted {list(votes.shape[:-1])}: one number for each pair of vectors"
+        )
+    return x / bandwidth
 
 
 def safe_log(x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from torchcaps.functional.density import check_votes, relative_weights, weighted_mean
+from torchcaps.functional.density import check_number, check_votes, relative_weights, weighted_mean
 from torchcaps.functional.registry import Parameters, Start, register_routing
 from torchcaps.types import Routed
 
@@ -39,8 +39,9 @@ def em(
     for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
         if beta.shape != votes.shape[-2:-1]:
             raise ValueError(f"{name} has shape {list(beta.shape)}, wanted {[votes.shape[-2]]}: one number a capsule")
-    if not variance_floor > 0:
-        raise ValueError(f"variance_floor={variance_floor!r}: wanted a positive number")
+    for name, number in (("final_lambda", final_lambda), ("lambda_decay", lambda_decay)):
+        check_number(name, number, positive=False)
+    check_number("variance_floor", variance_floor)
 
     log_r = torch.full_like(votes[..., 0], -math.log(votes.shape[-2]))  # [..., I, J]
     mean = torch.zeros_like(votes[..., 0, :, :])  # [..., J, D]

@@ -10,7 +10,7 @@ from torchcaps.functional.density import (
     Distance,
     Kernel,
     Normalize,
-    check_bandwidth,
+    check_number,
     check_votes,
     log_coupling,
     log_mean_exp_inputs,
@@ -18,6 +18,7 @@ from torchcaps.functional.density import (
     relative_weights,
     resolve_distance,
     resolve_kernel,
+    scaled_distance,
     weighted_mean,
 )
 from torchcaps.functional.registry import Parameters, register_routing
@@ -46,7 +47,7 @@ def frem(
     (torch.Size([3, 16]), torch.Size([6, 3]))
     """
     check_votes(votes, activation, iterations)
-    check_bandwidth(bandwidth)
+    check_number("bandwidth", bandwidth)
     k, d = resolve_kernel(kernel, normalize), resolve_distance(distance)
 
     r = torch.zeros_like(votes[..., 0])  # [..., I, J]; any constant has r' = 1 / J
@@ -55,7 +56,7 @@ def frem(
         log_r = log_coupling(r, normalize)  # 1.  [..., I, J]
         pose = weighted_mean(votes, relative_weights(log_r, activation), pose)  # 2.  [..., J, D]
         if iteration + 1 < iterations:
-            x = d(votes, pose.unsqueeze(-3)) / bandwidth  # [..., I, J]
+            x = scaled_distance(d, votes, pose, bandwidth)  # [..., I, J]
             if normalize == "softmax":  # 3. and 4.
                 r = log_r.exp().mean(-2, keepdim=True) * k.value(x)
             else:

@@ -10,7 +10,7 @@ from torchcaps.functional.density import (
     Distance,
     Kernel,
     Normalize,
-    check_bandwidth,
+    check_number,
     check_votes,
     log_coupling,
     log_slope,
@@ -18,6 +18,7 @@ from torchcaps.functional.density import (
     resolve_distance,
     resolve_kernel,
     safe_log,
+    scaled_distance,
     weighted_mean,
 )
 from torchcaps.functional.registry import Parameters, register_routing
@@ -47,7 +48,8 @@ def frms(
     (torch.Size([2, 3, 16]), torch.Size([2, 6, 3]))
     """
     check_votes(votes, activation, iterations)
-    check_bandwidth(bandwidth)
+    check_number("bandwidth", bandwidth)
+    check_number("step", step, positive=False)
     k, d = resolve_kernel(kernel, normalize), resolve_distance(distance)
 
     r = torch.full_like(votes[..., 0], 1 / votes.shape[-2])  # [..., I, J]
@@ -57,7 +59,7 @@ def frms(
         log_r = log_coupling(r if normalize == "softmax" else safe_log(r), normalize)  # 1.  [..., I, J]
         pose = weighted_mean(votes, relative_weights(log_r + log_k_slope, activation), pose)  # 2.  [..., J, D]
         if iteration + 1 < iterations:
-            x = d(votes, pose.unsqueeze(-3)) / bandwidth  # [..., I, J]
+            x = scaled_distance(d, votes, pose, bandwidth)  # [..., I, J]
             r = r + step * activation.unsqueeze(-1) * k.value(x)  # 3.
             log_k_slope = log_slope(k, x)
     return Clusters(pose, log_r.exp())

@@ -13,7 +13,8 @@ def spread_loss(activation: Tensor, label: Tensor, margin: float) -> Tensor:
     >>> spread_loss(torch.tensor([[0.9, 0.1, 0.0]]), torch.tensor([0]), margin=0.9)
     tensor(0.0100)
     """
-    check_labels(activation, label)
+    check_activation(activation)
+    check_labels(label, activation)
     target = activation.gather(1, label.unsqueeze(1))  # [B, 1]
     violation = (margin - (target - activation)).clamp(min=0).square()  # [B, classes]
     # zero, and free of gradient, at the target itself
@@ -27,7 +28,8 @@ def margin_loss(
 
     Shapes: activation ``[B, classes]``, label ``[B]`` -> ``[]``.
     """
-    check_labels(activation, label)
+    check_activation(activation)
+    check_labels(label, activation)
     target = one_hot(label, activation.shape[1]).to(activation)  # [B, classes]
     present = (positive - activation).clamp(min=0).square()
     absent = (activation - negative).clamp(min=0).square()
@@ -54,11 +56,23 @@ def spread_margin(step: int, *, steps_per_epoch: int, epochs: float, start: floa
     return end if step >= rise else start + (end - start) * step / rise
 
 
-def check_labels(activation: Tensor, label: Tensor) -> None:
-    """Raise unless activation is ``[B, classes]`` and label ``[B]`` of whole numbers."""
-    if activation.dim() != 2 or label.shape != activation.shape[:1]:
-        raise ValueError(
-            f"activation has shape {list(activation.shape)} and label {list(label.shape)}: wanted [B, classes] and [B]"
-        )
+def check_labels(label: Tensor, classes: Tensor) -> None:
+    """Raise unless label is ``[B]`` of class indices for ``classes [B, number of classes, ...]``."""
+    batch, count = classes.shape[:2]
+    if label.shape != (batch,):
+        raise ValueError(f"label has shape {list(label.shape)}, wanted {[batch]}: one class for each sample")
     if label.dtype != torch.int64:
         raise TypeError(f"label is {label.dtype}, wanted torch.int64 class indices: call .long() on them")
+    if label.device != classes.device:
+        raise ValueError(f"label is on {label.device}, wanted {classes.device}: move it with .to(device)")
+    # elsewhere than on the CPU, looking at the values would stop the device's queue
+    if label.device.type == "cpu" and batch and not torch.compiler.is_compiling():
+        low, high = label.aminmax()
+        if low < 0 or high >= count:
+            raise ValueError(f"label holds classes from {int(low)} to {int(high)}, wanted 0 to {count - 1}")
+
+
+def check_activation(activation: Tensor) -> None:
+    """Raise unless activation is ``[B, classes]``."""
+    if activation.dim() != 2:
+        raise ValueError(f"activation has shape {list(activation.shape)}, wanted [B, classes]")

@@ -8,10 +8,11 @@ from torchcaps.functional.density import (
     Distance,
     Kernel,
     Normalize,
-    check_bandwidth,
+    check_number,
     check_votes,
     resolve_distance,
     resolve_kernel,
+    scaled_distance,
 )
 from torchcaps.functional.registry import Parameters, routing_method
 from torchcaps.types import Routed
@@ -34,9 +35,9 @@ def objective(
     ``[...]``.
     """
     check_votes(votes, activation, 1)
-    check_bandwidth(bandwidth)
+    check_number("bandwidth", bandwidth)
     k, d = resolve_kernel(kernel, normalize), resolve_distance(distance)
-    x = d(votes, pose.unsqueeze(-3)) / bandwidth  # [..., I, J]
+    x = scaled_distance(d, votes, pose, bandwidth)  # [..., I, J]
     return (coupling * activation.unsqueeze(-1) * k.value(x)).sum((-2, -1)) / votes.shape[-3]
 
 

@@ -6,7 +6,8 @@ from torch import Tensor, nn
 
 from torchcaps.models.network import Network
 from torchcaps.models.registry import register_model
-from torchcaps.nn.initial import ConvInit, init_conv_
+from torchcaps.nn.initial import ConvInit, convolution
+from torchcaps.nn.routed import check_positive
 from torchcaps.types import Scores
 
 
@@ -28,17 +29,15 @@ class BaselineCnn(Network):
         conv_init: ConvInit = "paper",
     ) -> None:
         super().__init__(classes, in_channels, image_size)
+        check_positive(type(self).__name__, first_channels=first_channels)
         if image_size % 2 ** (len(widths) + 1):
             raise ValueError(f"image_size={image_size}: wanted a multiple of {2 ** (len(widths) + 1)}, for the pooling")
         self.layers = nn.Sequential()
         channels = in_channels
         for width, kernel in zip((first_channels, *widths), (5, *kernels), strict=True):
-            self.layers.extend([nn.Conv2d(channels, width, kernel, padding="same"), nn.ReLU(), nn.MaxPool2d(2)])
+            self.layers.extend([convolution(channels, width, kernel, conv_init), nn.ReLU(), nn.MaxPool2d(2)])
             channels = width
-        self.layers.append(nn.Conv2d(channels, classes, 3, padding="same"))
-        for layer in self.layers:
-            if isinstance(layer, nn.Conv2d):
-                init_conv_(layer, conv_init)
+        self.layers.append(convolution(channels, classes, 3, conv_init))
 
     def forward(self, image: Tensor) -> Scores:
         """``[B, in_channels, S, S]`` -> activation and logits ``[B, classes]``."""

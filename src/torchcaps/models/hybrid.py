@@ -11,7 +11,7 @@ from torchcaps.models.network import Network
 from torchcaps.models.registry import register_model
 from torchcaps.nn import CapsuleConv2d, ClassCapsules, Decoder, PoseResidual, PrimaryCapsules
 from torchcaps.nn.initial import ConvInit
-from torchcaps.nn.routed import BetaInit
+from torchcaps.nn.routed import BetaInit, check_positive
 from torchcaps.types import POSE_SIZE, Capsules, Classified
 
 
@@ -23,6 +23,11 @@ class Stage:
     residual: int | None = None  # kernel size of the residual block, or none
     field: int = 2
     stride: int = 2
+
+    def __post_init__(self) -> None:
+        check_positive("Stage", capsules=self.capsules, field=self.field, stride=self.stride)
+        if self.residual is not None:
+            check_positive("Stage", residual=self.residual)
 
 
 HYBRID64 = (
@@ -61,6 +66,7 @@ class HybridNetwork(Network):
         **routing_options: Any,
     ) -> None:
         super().__init__(classes, in_channels, image_size)
+        check_positive(type(self).__name__, first_channels=first_channels)
         shrink = math.prod(stage.stride for stage in stages)
         if image_size % shrink:
             raise ValueError(
@@ -105,7 +111,7 @@ class HybridNetwork(Network):
         one; poses alone, without a label, are decoded as they are.
         """
         if self.decoder is None:
-            raise RuntimeError("this network has no decoder: create it with decoder=True")
+            return super().reconstruct(pose, label)
         if isinstance(pose, Classified):
             pose, activation = pose
             label = activation.argmax(1) if label is None else label

@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from torchcaps.nn.routed import RoutedLayer, check_placement, check_positive
+from torchcaps.types import Classified
 
 
 class Network(nn.Module):
@@ -23,6 +24,10 @@ class Network(nn.Module):
                 "resize the images, or create the model with in_channels and image_size to match"
             )
         check_placement(name, "the image", image, next(self.parameters()))
+
+    def reconstruct(self, pose: Tensor | Classified, label: Tensor | None = None) -> Tensor:
+        """Images from class poses, for networks that have capsules and a decoder."""
+        raise RuntimeError(f"{type(self).__name__} has no decoder: create a hybrid network with decoder=True")
 
     def parameter_count(self) -> int:
         """Number of learned values, without the decoder, which is only a regulariser."""

@@ -4,13 +4,14 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from torchcaps.functional.registry import routing_method
 from torchcaps.models.network import Network
 
 _MODELS: dict[str, Callable[..., Network]] = {}
 
 
 def register_model(build: Callable[..., Network]) -> Callable[..., Network]:
-    """Register a function that builds a network, under the function's name."""
+    """Register a function that builds a network, under the function's name; it says which class it returns."""
     _MODELS[build.__name__] = build
     return build
 
@@ -36,8 +37,19 @@ def create_model(name: str, **options: Any) -> Network:
     if name not in _MODELS:
         raise ValueError(f"model {name!r}: wanted one of {', '.join(list_models())}")
     build = _MODELS[name]
-    try:
-        inspect.signature(build).bind(**options)
-    except TypeError as error:
-        raise TypeError(f"model {name!r}: {error}; its signature is {name}{inspect.signature(build)}") from None
+    known = model_options(build, options)
+    for option in options:
+        if option not in known:
+            raise TypeError(f"model {name!r} has no option {option!r}; it has {', '.join(known)}")
     return build(**options)
+
+
+def model_options(build: Callable[..., Network], options: dict[str, Any]) -> list[str]:
+    """Names of the options that a network takes, those of its routing method included."""
+    network: type[Network] = inspect.signature(build).return_annotation
+    arguments = inspect.signature(network).parameters
+    names = [key for key, argument in arguments.items() if argument.kind is inspect.Parameter.KEYWORD_ONLY]
+    if "routing" in arguments:
+        method = routing_method(options.get("routing", arguments["routing"].default))
+        names += [option for option in method.options if option not in names]
+    return names

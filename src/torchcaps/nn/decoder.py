@@ -4,7 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from torchcaps.nn.initial import ConvInit, init_conv_
+from torchcaps.functional.losses import check_labels
+from torchcaps.nn.initial import ConvInit, init_weights_
 from torchcaps.nn.routed import check_placement, check_positive
 from torchcaps.types import POSE_SIZE
 
@@ -31,7 +32,7 @@ class Decoder(nn.Module):
         )
         for layer in self.layers:
             if isinstance(layer, nn.Linear):
-                init_conv_(layer, conv_init)
+                init_weights_(layer, conv_init)
 
     def forward(self, pose: Tensor, label: Tensor | None = None) -> Tensor:
         """``[B, classes, 16]``, ``[B]`` -> ``[B, channels, H, W]``.
@@ -44,8 +45,7 @@ class Decoder(nn.Module):
         assert isinstance(first, nn.Linear)
         check_placement("Decoder", "pose", pose, first.weight)
         if label is not None:
-            if label.shape != pose.shape[:1]:
-                raise ValueError(f"Decoder: label has shape {list(label.shape)}, wanted {[pose.shape[0]]}")
+            check_labels(label, pose)
             pose = pose * one_hot(label, self.classes).to(pose).unsqueeze(-1)
         image: Tensor = self.layers(torch.flatten(pose, 1))
         return image

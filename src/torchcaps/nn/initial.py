@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 ConvInit = Literal["paper", "torch"]
@@ -14,10 +15,18 @@ def truncated_normal_(tensor: Tensor, std: float) -> None:
     nn.init.trunc_normal_(tensor, std=std, a=-2 * std, b=2 * std)
 
 
-def init_conv_(conv: nn.Conv2d | nn.Linear, how: ConvInit) -> None:
-    """Start a convolution as the paper does (deviation 0.01, biases too), or leave it as PyTorch starts it."""
+def init_weights_(layer: nn.Conv2d | nn.Linear, how: ConvInit) -> None:
+    """Start a layer as the paper does (deviation 0.01, biases too), or leave it as PyTorch starts it."""
     if how not in CONV_INITS:
         raise ValueError(f"conv_init={how!r}: wanted one of {', '.join(CONV_INITS)}")
     if how == "paper":
-        for parameter in conv.parameters():
+        for parameter in layer.parameters():
             truncated_normal_(parameter, PAPER_STD)
+
+
+def convolution(in_channels: int, out_channels: int, kernel_size: int, how: ConvInit) -> nn.Conv2d:
+    """A convolution that keeps the size of its map, and gives it in channels-last memory, as routing reads it."""
+    conv = nn.Conv2d(in_channels, out_channels, kernel_size, padding="same")
+    init_weights_(conv, how)
+    conv.weight.data = conv.weight.data.contiguous(memory_format=torch.channels_last)
+    return conv

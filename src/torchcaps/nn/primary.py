@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from torchcaps.nn.initial import ConvInit, init_conv_
+from torchcaps.nn.initial import ConvInit, convolution
 from torchcaps.nn.routed import check_placement, check_positive
 from torchcaps.types import POSE_SIZE, Capsules
 
@@ -19,10 +19,8 @@ class PrimaryCapsules(nn.Module):
     def __init__(self, in_channels: int, capsules: int, kernel_size: int = 5, *, conv_init: ConvInit = "paper") -> None:
         super().__init__()
         check_positive("PrimaryCapsules", in_channels=in_channels, capsules=capsules, kernel_size=kernel_size)
-        self.pose = nn.Conv2d(in_channels, POSE_SIZE * capsules, kernel_size, padding="same")
-        self.activation = nn.Conv2d(POSE_SIZE * capsules, capsules, 1)
-        for conv in (self.pose, self.activation):
-            init_conv_(conv, conv_init)
+        self.pose = convolution(in_channels, POSE_SIZE * capsules, kernel_size, conv_init)
+        self.activation = convolution(POSE_SIZE * capsules, capsules, 1, conv_init)
 
     def forward(self, image: Tensor) -> Capsules:
         """``[B, in_channels, H, W]`` -> ``[B, 16 capsules, H, W]``, ``[B, capsules, H, W]``."""

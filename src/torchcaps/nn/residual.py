@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from torchcaps.nn.initial import ConvInit, init_conv_
+from torchcaps.nn.initial import ConvInit, convolution
 from torchcaps.nn.routed import check_capsules, check_positive
 from torchcaps.types import POSE_SIZE, Capsules
 
@@ -20,8 +20,7 @@ class PoseResidual(nn.Module):
         super().__init__()
         check_positive("PoseResidual", capsules=capsules, kernel_size=kernel_size)
         self.capsules = capsules
-        self.conv = nn.Conv2d(POSE_SIZE * capsules, POSE_SIZE * capsules, kernel_size, padding="same")
-        init_conv_(self.conv, conv_init)
+        self.conv = convolution(POSE_SIZE * capsules, POSE_SIZE * capsules, kernel_size, conv_init)
 
     def forward(self, capsules: Capsules) -> Capsules:
         """``[B, 16 n, H, W]``, ``[B, n, H, W]`` -> the same shapes."""

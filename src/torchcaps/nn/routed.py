@@ -7,14 +7,16 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from torchcaps.functional.registry import routing_method
+from torchcaps.functional.density import check_number
+from torchcaps.functional.registry import Parameters, routing_method
 from torchcaps.nn.initial import PAPER_STD, truncated_normal_
-from torchcaps.ops.reference import route_map
+from torchcaps.ops import dispatch, reference
 from torchcaps.ops.window import Window
 from torchcaps.types import POSE_SIDE, POSE_SIZE, Capsules, Routed
 
 BetaInit = Literal["neutral", "paper"]
 BETA_INITS = ("neutral", "paper")
+PRECISE = (torch.float32, torch.float64)
 
 
 class RoutedLayer(nn.Module):
@@ -40,8 +42,7 @@ class RoutedLayer(nn.Module):
     ) -> None:
         super().__init__()
         check_positive(type(self).__name__, in_capsules=in_capsules, out_capsules=out_capsules)
-        if not transform_std > 0:
-            raise ValueError(f"transform_std={transform_std!r}: wanted a positive number")
+        check_number("transform_std", transform_std)
         if beta_init not in BETA_INITS:
             raise ValueError(f"beta_init={beta_init!r}: wanted one of {', '.join(BETA_INITS)}")
         self.in_capsules, self.out_capsules = in_capsules, out_capsules
@@ -59,28 +60,47 @@ class RoutedLayer(nn.Module):
             self.register_parameter(name, nn.Parameter(torch.full(parameter.shape, parameter.value)))
             if beta_init == "paper":
                 truncated_normal_(getattr(self, name), PAPER_STD)
-        self._record: list[Routed] | None = None
+        for name, option in routing_options.items():
+            if isinstance(option, nn.Module):  # a learned distance or kernel moves and is saved with the layer
+                self.add_module(name, option)
+        self._records: tuple[list[Routed], ...] = ()
 
     def route(
         self, capsules: Capsules, weight: Tensor, window: Window, vote_offset: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Route all fields of checked capsules: pose ``[B, Ho, Wo, J, 16]``, activation ``[B, Ho, Wo, J]``."""
+        parameters = {name: getattr(self, name) for name in self.parameter_names}
+        if weight.dtype in PRECISE and all(maps.dtype == weight.dtype for maps in capsules):
+            return self._route(capsules, weight, parameters, window, vote_offset)
+        # Half precision has too few digits for the iterations.
         dtype = torch.promote_types(capsules.pose.dtype, weight.dtype)
-        # Half precision has too few digits for the iterations; under autocast this also undoes its choice.
-        compute = torch.promote_types(dtype, torch.float32)
-        with torch.autocast(weight.device.type, enabled=False):
-            routed = route_map(
-                Capsules(capsules.pose.to(compute), capsules.activation.to(compute)),
-                weight.to(compute),
-                {name: getattr(self, name).to(compute) for name in self.parameter_names},
-                window=window,
-                method=self.method,
-                options=self.routing_options,
-                vote_offset=vote_offset,
-            )
-        if self._record is not None:
-            self._record.append(routed)
-        return routed.pose.to(dtype), routed.activation.to(dtype)
+        precise = torch.promote_types(dtype, torch.float32)
+        capsules = Capsules(*(maps.to(precise) for maps in capsules))
+        parameters = {name: parameter.to(precise) for name, parameter in parameters.items()}
+        pose, activation = self._route(capsules, weight.to(precise), parameters, window, vote_offset)
+        return pose.to(dtype), activation.to(dtype)
+
+    def _route(
+        self, capsules: Capsules, weight: Tensor, parameters: Parameters, window: Window, vote_offset: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        if autocast_is_on(weight.device):
+            with torch.autocast(weight.device.type, enabled=False):
+                return self._route(capsules, weight, parameters, window, vote_offset)
+        options: dict[str, Any] = {
+            "window": window,
+            "method": self.method,
+            "options": self.routing_options,
+            "vote_offset": vote_offset,
+        }
+        if not self._records:
+            return dispatch.route_map(capsules, weight, parameters, **options)
+        routed = reference.route_map(capsules, weight, parameters, **options)
+        for record in self._records:
+            record.append(routed)
+        return routed.pose, routed.activation
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_records": ()}  # a copy made while recording does not record
 
     def check(self, capsules: Capsules) -> Capsules:
         """The capsules, or an error that says what came and what was wanted."""
@@ -106,15 +126,14 @@ def record_routing(model: nn.Module) -> Iterator[dict[str, list[Routed]]]:
     (1, 1, 1, 512, 10)
     """
     layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, RoutedLayer)}
-    before = {name: layer._record for name, layer in layers.items()}
     records: dict[str, list[Routed]] = {name: [] for name in layers}
     try:
         for name, layer in layers.items():
-            layer._record = records[name]
+            layer._records += (records[name],)
         yield records
     finally:
         for name, layer in layers.items():
-            layer._record = before[name]
+            layer._records = tuple(record for record in layer._records if record is not records[name])
 
 
 def check_positive(layer: str, **sizes: int) -> None:
@@ -141,14 +160,18 @@ def check_capsules(layer: str, capsules: Capsules, n: int, weight: Tensor) -> Ca
     return Capsules(pose, activation)
 
 
+def autocast_is_on(device: torch.device) -> bool:
+    """Whether operations on that device choose their own types."""
+    return torch.amp.is_autocast_available(device.type) and torch.is_autocast_enabled(device.type)
+
+
 def check_placement(layer: str, name: str, value: Tensor, weight: Tensor) -> None:
     """Raise unless a tensor is where the layer's weights are, and of their type (under autocast: any floating one)."""
     if value.device != weight.device:
         raise ValueError(
             f"{layer}: {name} is on {value.device}, the weights are on {weight.device}: move one with .to(device)"
         )
-    autocast = torch.is_autocast_enabled(weight.device.type)
-    if not value.is_floating_point() or (value.dtype != weight.dtype and not autocast):
+    if not value.is_floating_point() or (value.dtype != weight.dtype and not autocast_is_on(weight.device)):
         raise TypeError(
             f"{layer}: {name} is {value.dtype}, the weights are {weight.dtype}: convert one with .to(dtype)"
         )

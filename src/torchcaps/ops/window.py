@@ -31,13 +31,14 @@ def gather_fields(capsules: Capsules, window: Window) -> tuple[Tensor, Tensor]:
 
     Shapes: -> pose ``[B, Ho, Wo, I, 4, 4]``, activation ``[B, Ho, Wo, I]`` with I = kh kw n.
     """
-    batch, _, *size = capsules.activation.shape
+    batch, n, *size = capsules.activation.shape
     height, width = window.output_size(*size)
     (kh, kw), (sh, sw), (ph, pw) = window
+    inputs = kh * kw * n
 
     def unfold(maps: Tensor) -> Tensor:
         maps = pad(maps, (pw, pw, ph, ph)) if ph or pw else maps
         return maps.unfold(2, kh, sh).unfold(3, kw, sw).permute(0, 2, 3, 4, 5, 1)  # [B, Ho, Wo, kh, kw, channels]
 
-    pose = unfold(capsules.pose).reshape(batch, height, width, -1, POSE_SIDE, POSE_SIDE)
-    return pose, unfold(capsules.activation).reshape(batch, height, width, -1)
+    pose = unfold(capsules.pose).reshape(batch, height, width, inputs, POSE_SIDE, POSE_SIDE)
+    return pose, unfold(capsules.activation).reshape(batch, height, width, inputs)

@@ -1,0 +1,106 @@
+// The Python module torchcaps._native.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "runtime/checks.h"
+#include "runtime/dispatch.h"
+#include "runtime/engine.h"
+#include "runtime/options.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace torchcaps;
+
+namespace {
+
+using Tensor = nb::ndarray<float, nb::device::cpu>;
+using Constant = nb::ndarray<const float, nb::device::cpu>;   // also accepts read-only arrays
+
+struct Spec {
+    OptionValues values;
+    Options options;
+};
+
+template <class T>
+Array array_of(const T& t, const char* name) {
+    Array a = {};
+    if (t.ndim() > 4)
+        throw std::invalid_argument(std::string(name) + ": got " + std::to_string(t.ndim()) + " dimensions, wanted at most 4");
+    a.data = const_cast<float*>(t.data());
+    a.dimensions = int64_t(t.ndim());
+    for (size_t k = 0; k < t.ndim(); ++k) a.shape[k] = int64_t(t.shape(k)), a.stride[k] = t.stride(k);
+    return a;
+}
+
+void forward(const Constant& pose, const Constant& activation, const Constant& weight, const Constant& first,
+             const Constant& second, const Tensor& out_pose, const Tensor& out_activation, const Spec& spec, int64_t threads) {
+    check_threads(threads);
+    const Problem problem = check_forward(
+        spec.options, {array_of(pose, "pose"), array_of(activation, "activation"), array_of(weight, "weight"),
+                       array_of(first, "first"), array_of(second, "second"), array_of(out_pose, "out_pose"),
+                       array_of(out_activation, "out_activation")});
+    nb::gil_scoped_release release;
+    run_forward(problem, int(threads));
+}
+
+void backward(const Constant& pose, const Constant& activation, const Constant& weight, const Constant& first,
+              const Constant& second, const Constant& out_pose, const Constant& out_activation, const Constant& grad_out_pose,
+              const Constant& grad_out_activation, const Tensor& grad_pose, const Tensor& grad_activation,
+              const Tensor& grad_weight, const Tensor& grad_first, const Tensor& grad_second, const Spec& spec, int64_t threads) {
+    check_threads(threads);
+    const Problem problem = check_backward(
+        spec.options,
+        {array_of(pose, "pose"), array_of(activation, "activation"), array_of(weight, "weight"), array_of(first, "first"),
+         array_of(second, "second"), array_of(out_pose, "out_pose"), array_of(out_activation, "out_activation")},
+        {array_of(grad_out_pose, "grad_out_pose"), array_of(grad_out_activation, "grad_out_activation"),
+         array_of(grad_pose, "grad_pose"), array_of(grad_activation, "grad_activation"), array_of(grad_weight, "grad_weight"),
+         array_of(grad_first, "grad_first"), array_of(grad_second, "grad_second")});
+    nb::gil_scoped_release release;
+    run_backward(problem, grad_weight.data(), grad_first.data(), grad_second.data(), int(threads));
+}
+
+nb::dict capabilities() {
+    nb::dict result;
+    result["vector_paths"] = compiled_paths();
+    result["usable_vector_paths"] = usable_paths();
+    result["vector_path"] = kernels_in_use().name;
+    result["vector_width"] = kernels_in_use().width;
+    return result;
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+    m.doc() = "Fused capsule routing: votes, iterations and activation of every field in one call, votes never stored.";
+    const OptionValues d;
+    nb::class_<Spec>(m, "Spec", "Geometry and options of one routing layer.")
+        .def(
+            "__init__",
+            [](Spec* self, Pair kernel_size, Pair stride, Pair padding, std::string method, int64_t iterations, std::string kernel,
+               std::string distance, std::string normalize, double bandwidth, double step, double final_lambda,
+               double lambda_decay, double variance_floor, int64_t vote_budget) {
+                const OptionValues v{kernel_size, stride,    padding, method,       iterations,   kernel,         distance,
+                                     normalize,   bandwidth, step,    final_lambda, lambda_decay, variance_floor, vote_budget};
+                new (self) Spec{v, make_options(v)};
+            },
+            nb::kw_only(), "kernel_size"_a, "stride"_a, "padding"_a = d.padding, "method"_a = d.method,
+            "iterations"_a = d.iterations, "kernel"_a = d.kernel, "distance"_a = d.distance, "normalize"_a = d.normalize,
+            "bandwidth"_a = d.bandwidth, "step"_a = d.step, "final_lambda"_a = d.final_lambda,
+            "lambda_decay"_a = d.lambda_decay, "variance_floor"_a = d.variance_floor, "vote_budget"_a = d.vote_budget)
+        .def_prop_ro("kernel_size", [](const Spec& s) { return s.values.kernel_size; })
+        .def_prop_ro("stride", [](const Spec& s) { return s.values.stride; })
+        .def_prop_ro("padding", [](const Spec& s) { return s.values.padding; })
+        .def_prop_ro("method", [](const Spec& s) { return s.values.method; })
+        .def_prop_ro("iterations", [](const Spec& s) { return s.values.iterations; });
+
+    m.def("forward", &forward, "pose"_a, "activation"_a, "weight"_a, "first"_a, "second"_a, "out_pose"_a, "out_activation"_a,
+          "spec"_a, "threads"_a, "Routes every field of a map; writes out_pose and out_activation.");
+    m.def("backward", &backward, "pose"_a, "activation"_a, "weight"_a, "first"_a, "second"_a, "out_pose"_a, "out_activation"_a,
+          "grad_out_pose"_a, "grad_out_activation"_a, "grad_pose"_a, "grad_activation"_a, "grad_weight"_a, "grad_first"_a,
+          "grad_second"_a, "spec"_a, "threads"_a, "Gradients of forward; recomputes the votes, overwrites the grad_ arrays.");
+    m.def("capabilities", &capabilities, "Vector paths compiled in, those this CPU can run, and the one in use.");
+    m.def("set_vector_path", &set_vector_path, "name"_a, "'avx2', 'baseline', or 'auto' for the best this CPU has.");
+}

@@ -1,0 +1,11 @@
+// Compiled with AVX2 and FMA switched on, and called only where the CPU has both. Nothing but its own namespace may
+// come out of this unit (tests/check_symbols.cmake): a shared inline function compiled here could replace the
+// portable one when the linker picks.
+#define TORCHCAPS_ISA avx2
+#include "simd/vec_avx2.h"
+#include "kernel/table.h"
+
+namespace torchcaps {
+const Kernels avx2_kernels = {"avx2",     avx2::Vec::W,     avx2::kRows,   avx2::scratch_size,
+                              avx2::pack, avx2::unpack, avx2::forward, avx2::backward};
+}

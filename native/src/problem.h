@@ -1,0 +1,53 @@
+// What one call is about, in plain data: the options, the geometry, and where the arrays lie.
+// Plain on purpose: this header is also compiled into the AVX2 unit, and an inline function here could end up in the
+// program as AVX2 code that a CPU without AVX2 then runs.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace torchcaps {
+
+enum class Method { frms, frem, em };
+enum class Kernel { epanechnikov, epanechnikov_clipped, gaussian };
+enum class Distance { l1, l2 };
+enum class Normalize { softmax, sum };
+
+constexpr int kPoseSize = 16;   // a 4x4 pose, row by row
+
+struct Options {
+    int64_t kernel_size[2], stride[2], padding[2];
+    Method method;
+    int64_t iterations;
+    Kernel kernel;
+    Distance distance;
+    Normalize normalize;
+    float bandwidth, step, final_lambda, lambda_decay, variance_floor;
+    int64_t vote_budget;   // bytes of votes a thread may keep; a larger field recomputes them in each sweep
+};
+
+// A map [batch, height, width, channels] whose channels are adjacent; the other strides are free.
+struct Map {
+    float* data;
+    int64_t stride[3];
+};
+
+struct Problem {
+    Options options;
+    int64_t batch, height, width, capsules;             // input map
+    int64_t out_height, out_width, outputs;             // output map
+    int64_t inputs;                                     // input capsules of one field
+    bool every_position_once;                           // no overlap and no gap: gradients are written, not added
+
+    Map pose, activation;                               // 16 * capsules and capsules channels
+    const float *weight, *first, *second;               // as the caller holds them
+    Map out_pose, out_activation;                       // contiguous; read by the backward pass
+    Map grad_out_pose, grad_out_activation;
+    Map grad_pose, grad_activation;                     // contiguous
+};
+
+// Gradients of the parameters that one thread has gathered, in the packed layout of the kernels.
+struct ParameterGradients {
+    float *weight, *first, *second;
+};
+
+}  // namespace torchcaps

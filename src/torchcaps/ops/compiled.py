@@ -1,0 +1,43 @@
+"""``torch.compile`` of the reference, for devices that the native core does not cover."""
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchcaps.functional.registry import Parameters, RoutingMethod
+from torchcaps.ops import reference
+from torchcaps.ops.window import Window
+from torchcaps.types import Capsules, Routed
+
+# One compiled function serves every layer and option, and each combination is a compilation of its own.
+_MOST_COMPILATIONS = 256
+
+
+@cache
+def _compiled() -> Any:
+    return torch.compile(reference.route_map)
+
+
+def route_map(
+    capsules: Capsules,
+    weight: Tensor,
+    parameters: Parameters,
+    *,
+    window: Window,
+    method: RoutingMethod,
+    options: Mapping[str, Any],
+    vote_offset: Tensor | None = None,
+) -> Routed:
+    """The twin of :func:`torchcaps.ops.reference.route_map`; a new batch size is no new compilation."""
+    arguments: dict[str, Any] = {"window": window, "method": method, "options": options, "vote_offset": vote_offset}
+    if torch.compiler.is_compiling():  # it becomes a part of the larger graph
+        return reference.route_map(capsules, weight, parameters, **arguments)
+    if capsules.pose.shape[0] > 1:  # 0 and 1 are always compiled apart
+        for maps in capsules:
+            torch._dynamo.mark_dynamic(maps, 0)
+    with torch._dynamo.config.patch(recompile_limit=_MOST_COMPILATIONS):
+        routed: Routed = _compiled()(capsules, weight, parameters, **arguments)
+    return routed

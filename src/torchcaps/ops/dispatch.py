@@ -1,0 +1,108 @@
+"""One call for routing over a map, whichever backend serves it."""
+
+import warnings
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchcaps.functional.density import Epanechnikov, Gaussian
+from torchcaps.functional.registry import Parameters, RoutingMethod
+from torchcaps.ops import compiled, native, reference
+from torchcaps.ops.backend import BackendUnavailableError, requested_backend
+from torchcaps.ops.window import Window
+from torchcaps.types import POSE_SIZE, Capsules
+
+# method -> its two parameters, in the order in which the native core takes them
+NATIVE_METHODS = {"frms": ("beta", "beta0"), "frem": ("beta", "beta0"), "em": ("beta_u", "beta_a")}
+NATIVE_DISTANCES = ("l1", "l2")
+
+
+def route_map(
+    capsules: Capsules,
+    weight: Tensor,
+    parameters: Parameters,
+    *,
+    window: Window,
+    method: RoutingMethod,
+    options: Mapping[str, Any],
+    vote_offset: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Route every receptive field of a map: pose ``[B, Ho, Wo, J, 16]``, activation ``[B, Ho, Wo, J]``."""
+    backend = requested_backend()
+    if backend in ("auto", "native"):
+        reason = why_not_native(capsules, method, options, vote_offset)
+        if reason is None:
+            return _route_natively(capsules, weight, parameters, window, method, {**method.options, **options})
+        if backend == "native":
+            raise BackendUnavailableError(f'use_backend("native"): {reason}; "reference" serves every call')
+        if native.core is None and not torch.compiler.is_compiling():
+            warn_of_missing_core()
+    route = compiled.route_map if backend == "compiled" else reference.route_map
+    routed = route(capsules, weight, parameters, window=window, method=method, options=options, vote_offset=vote_offset)
+    return routed.pose, routed.activation
+
+
+def why_not_native(
+    capsules: Capsules, method: RoutingMethod, options: Mapping[str, Any], vote_offset: Tensor | None
+) -> str | None:
+    """Why the native core cannot serve a call, or None where it can."""
+    pose, full = capsules.pose, {**method.options, **options}
+    if native.core is None:
+        return native.MISSING
+    if method.name not in NATIVE_METHODS:
+        return f"the native core routes by {', '.join(NATIVE_METHODS)}, not by {method.name}"
+    if pose.device.type != "cpu":
+        return f"the native core runs on the CPU, and the capsules are on {pose.device}"
+    if pose.dtype != torch.float32:
+        return f"the native core computes in float32, and the capsules are {pose.dtype}"
+    if vote_offset is not None:
+        return "the native core has no coordinate addition"
+    if "kernel" in full and native_kernel(full["kernel"]) is None:
+        return f"the native core has the kernels epanechnikov and gaussian, not {full['kernel']!r}"
+    if "distance" in full and full["distance"] not in NATIVE_DISTANCES:
+        return f"the native core has the distances {' and '.join(NATIVE_DISTANCES)}, not {full['distance']!r}"
+    if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
+        return "the native core has no rules for torch.func transforms"
+    return None
+
+
+def native_kernel(kernel: Any) -> str | None:
+    """What the core calls a kernel (it reads the plain names as we do); None for one that it does not have."""
+    if isinstance(kernel, Epanechnikov):
+        return "epanechnikov-clipped" if kernel.clipped else "epanechnikov-unclipped"
+    if isinstance(kernel, Gaussian):
+        return "gaussian"
+    return kernel if isinstance(kernel, str) else None
+
+
+def _route_natively(
+    capsules: Capsules,
+    weight: Tensor,
+    parameters: Parameters,
+    window: Window,
+    method: RoutingMethod,
+    options: Mapping[str, Any],
+) -> tuple[Tensor, Tensor]:
+    pose, activation = native.route(
+        capsules.pose,
+        capsules.activation,
+        weight,
+        *(parameters[name] for name in NATIVE_METHODS[method.name]),
+        [size for pair in window for size in pair],
+        method.name,
+        options["iterations"],
+        native_kernel(options.get("kernel", "epanechnikov")),
+        options.get("distance", "l1"),
+        options.get("normalize", "softmax"),
+        [float(options.get(name, default)) for name, default in native.NUMBERS.items()],
+    )
+    return pose.unflatten(-1, (-1, POSE_SIZE)), activation
+
+
+@cache
+def warn_of_missing_core() -> None:
+    """Once in a process: routing works, but slowly."""
+    warnings.warn(f"{native.MISSING}. Routing uses plain PyTorch meanwhile, more than ten times slower", stacklevel=2)

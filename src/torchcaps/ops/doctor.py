@@ -1,0 +1,42 @@
+"""What this installation can do."""
+
+import os
+import platform
+import shutil
+
+import torch
+
+from torchcaps.ops import native
+from torchcaps.ops.backend import VARIABLE, requested_backend
+
+
+def findings() -> dict[str, str]:
+    """Versions, backends and threads, each in a sentence."""
+    return {
+        "versions": f"torch {torch.__version__}, Python {platform.python_version()}, {platform.machine()}",
+        "backend": _backend(),
+        "native": native.MISSING or _native(),
+        "compiled": _compiled(),
+        "reference": "available: any device and floating type, every option",
+        "threads": f"{torch.get_num_threads()} (torch.set_num_threads), {os.cpu_count()} processors",
+    }
+
+
+def _backend() -> str:
+    try:
+        return f"{requested_backend()} ({VARIABLE} is {os.environ.get(VARIABLE, 'not set')})"
+    except ValueError as error:
+        return str(error)
+
+
+def _native() -> str:
+    found = native.core.capabilities()
+    usable, built = found["usable_vector_paths"], found["vector_paths"]
+    return f"available: vector path {found['vector_path']} in use; built {', '.join(built)}; usable {', '.join(usable)}"
+
+
+def _compiled() -> str:
+    if not any(shutil.which(name) for name in (os.environ.get("CXX"), "g++", "clang++", "c++") if name):
+        return "not available on the CPU: torch.compile wants a C++ compiler (g++ or clang++), and none was found"
+    gpu = f"; {torch.cuda.get_device_name()} is there (untested)" if torch.cuda.is_available() else "; no GPU here"
+    return f"available: torch.compile of the reference{gpu}"

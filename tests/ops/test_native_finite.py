@@ -1,0 +1,58 @@
+"""Never a NaN in the native core either: the cases of tests/functional/test_finite.py, as maps."""
+
+import itertools
+
+import pytest
+import torch
+from torch import Tensor
+
+from torchcaps.functional import Epanechnikov
+from torchcaps.nn import ClassCapsules
+from torchcaps.ops import native
+from torchcaps.ops.backend import use_backend
+from torchcaps.types import Capsules
+
+OPTIONS = [
+    {"routing": name, **dict(zip(("kernel", "distance", "normalize"), values, strict=True))}
+    for name in ("frms", "frem")
+    for values in itertools.product(
+        ("epanechnikov", "gaussian", Epanechnikov(clipped=True)), ("l1", "l2"), ("softmax", "sum")
+    )
+] + [{"routing": "em"}]
+
+
+@pytest.fixture(params=["auto", "baseline"], autouse=True)
+def _vector_path(request: pytest.FixtureRequest):
+    native.core.set_vector_path(request.param)
+    yield
+    native.core.set_vector_path("auto")
+
+
+def assert_finite(options: dict, pose: Tensor, activation: Tensor, outputs: int, iterations: int) -> None:
+    """A map of one place, so that its capsules are the input capsules of one field."""
+    pose = pose.reshape(len(pose), -1, 1, 1).clone().requires_grad_()
+    activation = activation.reshape(len(pose), -1, 1, 1).clone().requires_grad_()
+    layer = ClassCapsules(activation.shape[1], outputs, 1, transform_std=0.5, iterations=iterations, **options)
+    with use_backend("native"):
+        routed = layer(Capsules(pose, activation))
+    for value in routed:
+        assert value.isfinite().all()
+    weights = [torch.linspace(-1, 1, value.numel()).reshape(value.shape) for value in routed]
+    sum((w * value).sum() for w, value in zip(weights, routed, strict=True)).backward()
+    for name, leaf in {"pose": pose, "activation": activation, **dict(layer.named_parameters())}.items():
+        assert leaf.grad.isfinite().all(), f"gradient of {name}"
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_finite_outputs_and_gradients(options: dict) -> None:
+    g = torch.Generator().manual_seed(0)
+    for scale, iterations, (i, j) in itertools.product(
+        (1e-6, 1e-3, 1.0, 1e3, 1e6), (1, 2, 3, 10), ((1, 1), (1, 4), (7, 1), (7, 9))
+    ):
+        torch.manual_seed(i + j)
+        assert_finite(options, scale * torch.randn(3, i, 16, generator=g), torch.rand(3, i, generator=g), j, iterations)
+    some = torch.tensor([[0.0, 1.0, 0.0, 0.3, 0.0]])
+    for scale, iterations, activation in itertools.product((1e-6, 1.0, 1e6), (1, 2, 5), (0 * some, some)):
+        assert_finite(options, scale * torch.randn(1, 5, 16, generator=g), activation, 3, iterations)
+    for iterations, pose in itertools.product((1, 2, 10), (torch.zeros(1, 5, 16), torch.ones(1, 5, 16))):
+        assert_finite(options, pose, torch.rand(1, 5, generator=g), 3, iterations)
