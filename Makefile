@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: demo test test-slow lint format clean
+NATIVE := $(shell find native -type f)
+NATIVE_TESTS := build/native-tests
+
+.PHONY: demo test test-slow test-native bench lint format clean
 
 demo: $(INSTALLED)
 	$(BIN)/torchcaps models --run
@@ -15,6 +18,15 @@ test: $(INSTALLED)
 test-slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow
 
+# The C++ core by itself, under AddressSanitizer and UBSan.
+test-native: $(INSTALLED)
+	$(BIN)/cmake -S native -B $(NATIVE_TESTS) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DTORCHCAPS_NATIVE_TESTS=ON
+	$(BIN)/cmake --build $(NATIVE_TESTS)
+	$(BIN)/ctest --test-dir $(NATIVE_TESTS) --output-on-failure
+
+bench: $(INSTALLED)
+	$(BIN)/torchcaps bench
+
 lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -24,7 +36,7 @@ format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt $(NATIVE)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -e '.[dev]' -c constraints.txt
 	touch $@

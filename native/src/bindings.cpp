@@ -96,11 +96,13 @@ NB_MODULE(_native, m) {
         .def_prop_ro("method", [](const Spec& s) { return s.values.method; })
         .def_prop_ro("iterations", [](const Spec& s) { return s.values.iterations; });
 
-    m.def("forward", &forward, "pose"_a, "activation"_a, "weight"_a, "first"_a, "second"_a, "out_pose"_a, "out_activation"_a,
+    // A conversion would copy, and an output written into a copy is lost.
+    const auto array = [](const char* name) { return nb::arg(name).noconvert(); };
+    m.def("forward", &forward, array("pose"), array("activation"), array("weight"), array("first"), array("second"), array("out_pose"), array("out_activation"),
           "spec"_a, "threads"_a, "Routes every field of a map; writes out_pose and out_activation.");
-    m.def("backward", &backward, "pose"_a, "activation"_a, "weight"_a, "first"_a, "second"_a, "out_pose"_a, "out_activation"_a,
-          "grad_out_pose"_a, "grad_out_activation"_a, "grad_pose"_a, "grad_activation"_a, "grad_weight"_a, "grad_first"_a,
-          "grad_second"_a, "spec"_a, "threads"_a, "Gradients of forward; recomputes the votes, overwrites the grad_ arrays.");
+    m.def("backward", &backward, array("pose"), array("activation"), array("weight"), array("first"), array("second"), array("out_pose"), array("out_activation"),
+          array("grad_out_pose"), array("grad_out_activation"), array("grad_pose"), array("grad_activation"), array("grad_weight"), array("grad_first"),
+          array("grad_second"), "spec"_a, "threads"_a, "Gradients of forward; recomputes the votes, overwrites the grad_ arrays.");
     m.def("capabilities", &capabilities, "Vector paths compiled in, those this CPU can run, and the one in use.");
     m.def("set_vector_path", &set_vector_path, "name"_a, "'avx2', 'baseline', or 'auto' for the best this CPU has.");
 }

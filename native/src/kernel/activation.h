@@ -28,7 +28,7 @@ struct DensityActivation : MethodDefaults {
         scale_centre();
         const Iteration& last = f.at(f.iterations - 1);
         float* scores = f.lane_scratch;
-        fill(scores, f.lanes, 0.0f);
+        fill_lanes(scores, f.lanes, 0.0f);
         sweep(f, [&](long i, float* votes) {
             for (long n = 0; n < f.vectors; ++n) {
                 Vec sum = load(scores + n * Vec::W);
@@ -52,7 +52,7 @@ struct DensityActivation : MethodDefaults {
             float* g = f.score_gradient + n * Vec::W;
             store(g, load(f.lane_scratch + n * Vec::W) * (load(g) - all(dot)));
         }
-        fill(f.scaled_centre_gradient, f.vectors * kRowFloats, 0.0f);
+        fill_lanes(f.scaled_centre_gradient, f.vectors * kRowFloats, 0.0f);
     }
 
     TC_STEP_MEMBER void last_block(long i, float* votes) {

@@ -246,9 +246,10 @@ TC_STEP void row_pose_gradient(const float* vote_gradient, long vote_step, const
                                  long vectors, float* pose_gradient) {
 #pragma GCC unroll 2
     for (int a = 0; a < 4; a += 2) {
-        Vec upper[4], lower[4];
-#pragma GCC unroll 4
-        for (int b = 0; b < 4; ++b) upper[b] = lower[b] = all(0.0f);
+        Vec sums[8];
+        Vec *upper = sums, *lower = sums + 4;
+#pragma GCC unroll 8
+        for (int b = 0; b < 8; ++b) sums[b] = all(0.0f);
         const float *u = vote_gradient + 4 * a * Vec::W, *w = weight;
         for (long n = 0; n < vectors; ++n, u += vote_step, w += weight_step)
 #pragma GCC unroll 4
@@ -261,8 +262,7 @@ TC_STEP void row_pose_gradient(const float* vote_gradient, long vote_step, const
                     lower[b] = fma(q, m, lower[b]);
                 }
             }
-        sum_lanes4(upper[0], upper[1], upper[2], upper[3], pose_gradient + 4 * a);
-        sum_lanes4(lower[0], lower[1], lower[2], lower[3], pose_gradient + 4 * a + 4);
+        sum_lanes8(sums, pose_gradient + 4 * a);
     }
 }
 

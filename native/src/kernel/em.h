@@ -24,8 +24,8 @@ struct Em : MethodDefaults {
     void after_mean(long t) {
         Iteration& now = f.at(t);
         const Iteration* before = t > 0 ? &f.at(t - 1) : nullptr;
-        fill(f.sums, f.vectors * kRowFloats, 0.0f);
-        fill(now.mass, f.lanes, t == 0 ? f.activation_sum / float(f.outputs) : 0.0f);
+        fill_lanes(f.sums, f.vectors * kRowFloats, 0.0f);
+        fill_lanes(now.mass, f.lanes, t == 0 ? f.activation_sum / float(f.outputs) : 0.0f);
         sweep(f, [&](long i, float* votes) {
             for (long n = 0; n < f.vectors; ++n) {
                 Vec mass = load(now.mass + n * Vec::W);
@@ -73,7 +73,7 @@ struct Em : MethodDefaults {
             const Vec a = load(f.lane_scratch + n * Vec::W);
             store(f.logit_gradient + n * Vec::W, load(f.score_gradient + n * Vec::W) * a * (all(1.0f) - a));
         }
-        fill(f.at(f.iterations - 1).centre.spread_gradient, f.vectors * kRowFloats, 0.0f);
+        fill_lanes(f.at(f.iterations - 1).centre.spread_gradient, f.vectors * kRowFloats, 0.0f);
     }
 
     // From the logit's gradient to those of beta_u, beta_a, the variances and the mass (which goes to lane_scratch).
@@ -100,7 +100,7 @@ struct Em : MethodDefaults {
             store(f.mean_offset + lane, offset);
             store(f.lane_scratch + lane, by_cost * cost_per_mass(load(f.first + lane), log_variances));
         }
-        fill(f.logit_gradient, f.lanes, 0.0f);
+        fill_lanes(f.logit_gradient, f.lanes, 0.0f);
     }
 
     // The mass is a sum of r a: one more way to the couplings and the activations.

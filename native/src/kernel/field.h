@@ -76,6 +76,11 @@ TC_INLINE Centre vector_of(const Centre& c, long n) {
 TC_INLINE void fill(float* p, long count, float value) {
     for (long k = 0; k < count; ++k) p[k] = value;
 }
+// The same for whole vectors: lanes, pairs, centres.
+TC_INLINE void fill_lanes(float* p, long count, float value) {
+    const Vec v = all(value);
+    for (long k = 0; k < count; k += Vec::W) store(p + k, v);
+}
 TC_INLINE void copy(float* to, const float* from, long count) {
     for (long k = 0; k < count; ++k) to[k] = from[k];
 }

@@ -30,13 +30,13 @@ struct Frem : DensityActivation<Distance_> {
                 store(now.log_share + n * Vec::W, log(load(now.coupling_sum + n * Vec::W)) - log_inputs);
             return;
         }
-        fill(f.top, f.lanes, kMinusInfinity);
+        fill_lanes(f.top, f.lanes, kMinusInfinity);
         for (long i = 0; i < f.inputs; ++i) {
             log_coupling_row(f, f.pairs(now.state, i), f.pairs_scratch);
             for (long k = 0; k < f.lanes; ++k) f.top[k] = f.pairs_scratch[k] > f.top[k] ? f.pairs_scratch[k] : f.top[k];
         }
         for (long k = 0; k < f.lanes; ++k) f.top[k] = f.top[k] == kMinusInfinity ? 0.0f : f.top[k];
-        fill(now.log_share, f.lanes, 0.0f);
+        fill_lanes(now.log_share, f.lanes, 0.0f);
         for (long i = 0; i < f.inputs; ++i) {
             log_coupling_row(f, f.pairs(now.state, i), f.pairs_scratch);
             for (long n = 0; n < f.vectors; ++n) {
@@ -52,7 +52,7 @@ struct Frem : DensityActivation<Distance_> {
 
     void before_gradients() {
         Base::before_gradients();
-        fill(f.share_gradient, f.lanes, 0.0f);
+        fill_lanes(f.share_gradient, f.lanes, 0.0f);
     }
     // share_gradient belongs to pi of t, gathered in iteration t + 1: make it the gradient by one r', then start anew.
     void before_gradient(long t) {

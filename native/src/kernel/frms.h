@@ -29,7 +29,7 @@ struct Frms : DensityActivation<Distance_> {
 
     void before_gradients() {
         Base::before_gradients();
-        fill(f.raw, f.rows * f.lanes, 0.0f);   // from here on: the gradient by r, summed over the iterations after
+        fill_lanes(f.raw, f.rows * f.lanes, 0.0f);   // from here on: the gradient by r, summed over the iterations after
     }
     TC_STEP_MEMBER void score_gradient(long t, long i) {
         Iteration& now = f.at(t);

@@ -48,9 +48,11 @@ TC_STEP void gather(Field& f, Place at) {
         }
         copy(activation, position(p.activation, image, row, column), capsules);
     });
-    float sum = 0.0f;
-    for (long i = 0; i < f.inputs; ++i) sum += f.activation[i];
-    f.activation_sum = sum;
+    Vec sum = all(0.0f);   // rows beyond the last input capsule are 0
+    for (long i = 0; i < f.rows; i += Vec::W) sum = sum + load(f.activation + i);
+    float total[4];
+    sum_lanes4(sum, sum, sum, sum, total);
+    f.activation_sum = total[0];
     f.fresh = false;
 }
 
@@ -69,7 +71,12 @@ TC_STEP void scatter_gradients(Field& f, Place at) {
     const bool add = !p.every_position_once;
     for_each_position(p, at, [&](long first, int64_t image, int64_t row, int64_t column, bool inside) {
         if (!inside) return;
-        put(position(p.grad_pose, image, row, column), f.pose_gradient + first * kPoseSize, p.capsules * kPoseSize, add);
+        float* to = position(p.grad_pose, image, row, column);
+        const float* from = f.pose_gradient + first * kPoseSize;
+        if (add || reinterpret_cast<uintptr_t>(to) % (Vec::W * sizeof(float)) != 0)
+            put(to, from, p.capsules * kPoseSize, add);
+        else
+            for (long k = 0; k < p.capsules * kPoseSize; k += Vec::W) stream(to + k, load(from + k));
         put(position(p.grad_activation, image, row, column), f.activation + first, p.capsules, add);
     });
     fill(f.activation + f.inputs, f.rows - f.inputs, 0.0f);

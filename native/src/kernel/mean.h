@@ -87,7 +87,7 @@ static void shift_weights(Field& f, M& method, long t, bool with_sums) {
             store(at, load(at) + method.log_weight(now, i, n));
         }
     };
-    fill(f.top, f.lanes, kMinusInfinity);
+    fill_lanes(f.top, f.lanes, kMinusInfinity);
     for (long i = 0; i < f.inputs; ++i) {
         if (!(f.activation[i] > 0.0f)) continue;
         log_weights(i);
@@ -102,10 +102,10 @@ static void shift_weights(Field& f, M& method, long t, bool with_sums) {
             store(f.pairs(now.factor, i) + n * Vec::W,
                   exp(min(load(f.pairs_scratch + n * Vec::W) - load(f.top + n * Vec::W), all(30.0f))));
     }
-    fill(now.weight_sum, f.lanes, 0.0f);
-    fill(now.coupling_sum, f.lanes, 0.0f);
+    fill_lanes(now.weight_sum, f.lanes, 0.0f);
+    fill_lanes(now.coupling_sum, f.lanes, 0.0f);
     if (with_sums) {
-        fill(f.sums, f.vectors * kRowFloats, 0.0f);
+        fill_lanes(f.sums, f.vectors * kRowFloats, 0.0f);
         sweep(f, [&](long i, float* votes) {
             weigh_block(f, now, i);
             add_block(f, votes);

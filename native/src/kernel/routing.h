@@ -39,11 +39,11 @@ template <class M>
 TC_INLINE void first_iteration(Field& f, M& method, bool last_centre_known) {
     Iteration& now = f.at(0);
     const bool known = last_centre_known && f.is_last(0);
-    fill(now.weight_sum, f.lanes, f.activation_sum);
-    fill(now.coupling_sum, f.lanes, float(f.inputs) / float(f.outputs));
+    fill_lanes(now.weight_sum, f.lanes, f.activation_sum);
+    fill_lanes(now.coupling_sum, f.lanes, float(f.inputs) / float(f.outputs));
     if (f.is_last(0))   // the output activation reads the coupling
         for (long k = 0; k < f.rows * f.lanes; ++k) now.coupling[k] = 1.0f / float(f.outputs);
-    fill(f.sums, f.vectors * kRowFloats, 0.0f);
+    fill_lanes(f.sums, f.vectors * kRowFloats, 0.0f);
     sweep(f, [&](long i, float* votes) {
         if (known) {
             method.last_block(i, votes);
@@ -77,9 +77,9 @@ template <class M>
 TC_INLINE void next_iteration(Field& f, M& method, long t, bool last_centre_known) {
     Iteration &now = f.at(t), &before = f.at(t - 1);
     const bool known = last_centre_known && f.is_last(t);
-    fill(now.weight_sum, f.lanes, 0.0f);
-    fill(now.coupling_sum, f.lanes, 0.0f);
-    if (!known) fill(f.sums, f.vectors * kRowFloats, 0.0f);
+    fill_lanes(now.weight_sum, f.lanes, 0.0f);
+    fill_lanes(now.coupling_sum, f.lanes, 0.0f);
+    if (!known) fill_lanes(f.sums, f.vectors * kRowFloats, 0.0f);
     sweep(f, [&](long i, float* votes) {
         for (long n = 0; n < f.vectors; ++n) {
             const Centre c = vector_of(before.centre, n);
@@ -216,7 +216,7 @@ TC_INLINE void backward_field(Field& f, M& method, Place at) {
     load_centres(f, position(p.grad_out_pose, at.image, at.row, at.column), last.centre.gradient);
     load_lanes(f, position(p.out_activation, at.image, at.row, at.column), f.lane_scratch);
     load_lanes(f, position(p.grad_out_activation, at.image, at.row, at.column), f.score_gradient);
-    fill(f.activation_gradient, f.rows * Vec::W, 0.0f);
+    fill_lanes(f.activation_gradient, f.rows * Vec::W, 0.0f);
     method.begin(true);
     first_iteration(f, method, true);
     for (long t = 1; t < f.iterations; ++t) next_iteration(f, method, t, true);

@@ -16,6 +16,7 @@ template <class M>
 static void run_backward(Field& f, int64_t begin, int64_t end) {
     M method(f);
     for (int64_t k = begin; k < end; ++k) backward_field(f, method, place_of(*f.problem, k));
+    end_of_streams();
 }
 
 // A new method is a case here.

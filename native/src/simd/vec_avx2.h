@@ -18,6 +18,9 @@ TC_INLINE Vec load(const float* p) { return {*reinterpret_cast<const Lanes*>(p)}
 TC_INLINE Vec loadu(const float* p) { return {_mm256_loadu_ps(p)}; }
 TC_INLINE void store(float* p, Vec a) { *reinterpret_cast<Lanes*>(p) = a.v; }
 TC_INLINE void storeu(float* p, Vec a) { _mm256_storeu_ps(p, a.v); }
+// Past the caches, for results that are not read again soon; p aligned. end_of_streams() before another thread reads them.
+TC_INLINE void stream(float* p, Vec a) { _mm256_stream_ps(p, a.v); }
+TC_INLINE void end_of_streams() { _mm_sfence(); }
 TC_INLINE Vec all(float x) { return {_mm256_set1_ps(x)}; }
 TC_INLINE Vec broadcast(const float* p) { return {_mm256_broadcast_ss(p)}; }
 
@@ -66,6 +69,15 @@ TC_INLINE Vec mantissa(Vec a) {
 TC_INLINE void sum_lanes4(Vec a, Vec b, Vec c, Vec d, float* out) {
     const __m256 s = _mm256_hadd_ps(_mm256_hadd_ps(a.v, b.v), _mm256_hadd_ps(c.v, d.v));
     _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1)));
+}
+// Of eight, with as few shuffles as it takes: they are the bottleneck.
+TC_INLINE void sum_lanes8(const Vec* v, float* out) {
+    __m256 t[4];
+    for (int k = 0; k < 4; ++k)   // lower half: both halves of v[k] added; upper half: those of v[k + 4]
+        t[k] = _mm256_add_ps(_mm256_blend_ps(v[k].v, v[k + 4].v, 0xf0), _mm256_permute2f128_ps(v[k].v, v[k + 4].v, 0x21));
+    const __m256 s = _mm256_add_ps(_mm256_blend_ps(t[0], t[1], 0xcc), _mm256_shuffle_ps(t[0], t[1], 0x4e));
+    const __m256 r = _mm256_add_ps(_mm256_blend_ps(t[2], t[3], 0xcc), _mm256_shuffle_ps(t[2], t[3], 0x4e));
+    _mm256_storeu_ps(out, _mm256_add_ps(_mm256_shuffle_ps(s, r, 0x88), _mm256_shuffle_ps(s, r, 0xdd)));
 }
 TC_INLINE __m256 max_pairs(__m256 a, __m256 b) {
     return _mm256_max_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd));

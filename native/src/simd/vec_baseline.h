@@ -19,6 +19,9 @@ TC_INLINE Vec loadu(const float* p) { Vec a; std::memcpy(&a.v, p, sizeof a.v); r
 TC_INLINE void storeu(float* p, Vec a) { std::memcpy(p, &a.v, sizeof a.v); }
 TC_INLINE Vec load(const float* p) { return {*reinterpret_cast<const Floats*>(__builtin_assume_aligned(p, 16))}; }
 TC_INLINE void store(float* p, Vec a) { *reinterpret_cast<Floats*>(__builtin_assume_aligned(p, 16)) = a.v; }
+// Past the caches where the machine can, for results that are not read again soon; p aligned.
+TC_INLINE void stream(float* p, Vec a) { store(p, a); }
+TC_INLINE void end_of_streams() {}
 TC_INLINE Vec all(float x) { return {Floats{x, x, x, x}}; }
 TC_INLINE Vec broadcast(const float* p) { return all(*p); }
 
@@ -72,6 +75,9 @@ TC_INLINE float larger(float a, float b) { return a > b ? a : b; }
 TC_INLINE float max_of(Vec a) { return larger(larger(a.v[0], a.v[1]), larger(a.v[2], a.v[3])); }
 TC_INLINE void sum_lanes4(Vec a, Vec b, Vec c, Vec d, float* out) {
     out[0] = sum_of(a); out[1] = sum_of(b); out[2] = sum_of(c); out[3] = sum_of(d);
+}
+TC_INLINE void sum_lanes8(const Vec* v, float* out) {
+    for (int k = 0; k < 8; ++k) out[k] = sum_of(v[k]);
 }
 TC_INLINE void max_lanes4(Vec a, Vec b, Vec c, Vec d, float* out) {
     out[0] = max_of(a); out[1] = max_of(b); out[2] = max_of(c); out[3] = max_of(d);

@@ -35,7 +35,8 @@ class BaselineCnn(Network):
         self.layers = nn.Sequential()
         channels = in_channels
         for width, kernel in zip((first_channels, *widths), (5, *kernels), strict=True):
-            self.layers.extend([convolution(channels, width, kernel, conv_init), nn.ReLU(), nn.MaxPool2d(2)])
+            conv = convolution(channels, width, kernel, conv_init)
+            self.layers.extend([conv, nn.ReLU(inplace=True), nn.MaxPool2d(2)])
             channels = width
         self.layers.append(convolution(channels, classes, 3, conv_init))
 

@@ -1,6 +1,5 @@
 """Images or feature maps to the first capsules."""
 
-import torch
 from torch import Tensor, nn
 
 from torchcaps.nn.initial import ConvInit, convolution
@@ -11,6 +10,7 @@ from torchcaps.types import POSE_SIZE, Capsules
 class PrimaryCapsules(nn.Module):
     """A convolution and ReLU give the poses; a 1x1 convolution of these and a sigmoid give the activations.
 
+    >>> import torch
     >>> pose, activation = PrimaryCapsules(1, 4)(torch.randn(2, 1, 32, 32))
     >>> pose.shape, activation.shape
     (torch.Size([2, 64, 32, 32]), torch.Size([2, 4, 32, 32]))
@@ -29,5 +29,5 @@ class PrimaryCapsules(nn.Module):
                 f"PrimaryCapsules: got shape {list(image.shape)}, wanted [B, {self.pose.in_channels}, H, W]"
             )
         check_placement("PrimaryCapsules", "the image", image, self.pose.weight)
-        pose = torch.relu(self.pose(image))
-        return Capsules(pose, torch.sigmoid(self.activation(pose)))
+        pose: Tensor = self.pose(image).relu_()
+        return Capsules(pose, self.activation(pose).sigmoid_())

@@ -1,6 +1,5 @@
 """Convolutions between capsule layers."""
 
-import torch
 from torch import nn
 
 from torchcaps.nn.initial import ConvInit, convolution
@@ -11,6 +10,7 @@ from torchcaps.types import POSE_SIZE, Capsules
 class PoseResidual(nn.Module):
     """pose -> ReLU(pose + conv(pose)); the activations pass by.
 
+    >>> import torch
     >>> capsules = Capsules(torch.randn(2, 128, 8, 8), torch.rand(2, 8, 8, 8))
     >>> PoseResidual(8)(capsules).pose.shape
     torch.Size([2, 128, 8, 8])
@@ -25,4 +25,5 @@ class PoseResidual(nn.Module):
     def forward(self, capsules: Capsules) -> Capsules:
         """``[B, 16 n, H, W]``, ``[B, n, H, W]`` -> the same shapes."""
         pose, activation = check_capsules("PoseResidual", capsules, self.capsules, self.conv.weight)
-        return Capsules(torch.relu(pose + self.conv(pose)), activation)
+        # in place, on the convolution's own output: these maps are large, and memory is what they cost
+        return Capsules(self.conv(pose).add_(pose).relu_(), activation)
