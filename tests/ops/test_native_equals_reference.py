@@ -22,7 +22,7 @@ from torchcaps.types import Capsules
 # float32 carries 24 bits (6e-8). A vote is a sum of 4 products and a pose a mean of up to some 40 of them; logits of a
 # few units multiply an error by as much in each iteration, and gradients go through all of them twice. Normwise that
 # leaves about 1e-5 on these shapes; the tolerance is ten times as wide, and a wrong term is off by far more. A gradient
-# in which terms of about 1 cancel is compared with a tenth of that.
+# in which terms of 1 to 10 cancel (all of them do for a single vote) is compared with 1.
 TOLERANCE = 1e-4
 # Closer than this to a kink (u = v under l1, x = 1 of a clipped kernel), rounding may choose the other side's gradient.
 KINK = 2e-5
@@ -45,7 +45,7 @@ class Case:
         kh, kw = self.window.kernel_size
         values = {
             "pose": torch.randn(self.batch, 16 * self.inputs, self.height, self.width, generator=g),
-            "activation": torch.rand(self.batch, self.inputs, self.height, self.width, generator=g),
+            "activation": 0.1 + 0.9 * torch.rand(self.batch, self.inputs, self.height, self.width, generator=g),
             "weight": 0.3 * torch.randn(kh * kw * self.inputs, self.outputs, 4, 4, generator=g),
         }
         # some capsules off: they must neither vote nor upset the shift of the logarithms
@@ -164,7 +164,7 @@ def assert_equal_to_reference(case: Case, memory_format: torch.memory_format) ->
     for name, wanted in expected.items():
         ours = found[name].double()
         assert ours.isfinite().all(), name
-        error = (ours - wanted).abs().max() / wanted.abs().max().clamp(min=0.1)
+        error = (ours - wanted).abs().max() / wanted.abs().max().clamp(min=1.0)
         assert error < TOLERANCE, f"{name}: off by {error:.1e}, normwise"
 
 
