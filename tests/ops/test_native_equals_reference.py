@@ -20,12 +20,14 @@ from torchcaps.ops.window import Window, gather_fields
 from torchcaps.types import Capsules
 
 # float32 carries 24 bits (6e-8). A vote is a sum of 4 products and a pose a mean of up to some 40 of them; logits of a
-# few units multiply an error by as much in each iteration, and gradients go through all of them twice. Normwise that
-# leaves about 1e-5 on these shapes; the tolerance is ten times as wide, and a wrong term is off by far more. A gradient
-# in which terms of 1 to 10 cancel (all of them do for a single vote) is compared with 1.
-TOLERANCE = 1e-4
+# few units multiply an error by as much in each iteration, and gradients go through all of them twice: normwise that
+# leaves about 1e-5 on these shapes. EM multiplies it by the inverse of a variance in each iteration, so where the
+# reference itself loses more in float32, the core may lose several times that. A gradient in which terms of 1 to 10
+# cancel (all of them do for a single vote) is compared with 1.
+TOLERANCE, TIMES_THE_REFERENCE = 1e-4, 10
 # Closer than this to a kink (u = v under l1, x = 1 of a clipped kernel), rounding may choose the other side's gradient.
 KINK = 2e-5
+LEAST_VARIANCE = 1e-3
 
 
 @dataclass
@@ -73,10 +75,9 @@ class Case:
         found = {f"gradient of {name}": value for name, value in zip(arguments, gradients, strict=True)}
         return {"out pose": pose, "out activation": activation, **found}
 
-    def distance_to_a_kink(self) -> float:
-        """The smallest |u - v| under l1 and |x - 1| under a clipped kernel, over all iterations and eq. 9.
-
-        In EM, the smallest variance: at its floor, of 1e-8, an error of 1e-8 in a vote is a whole unit in a logit.
+    def is_well_conditioned(self) -> bool:
+        """Whether float32 can be right: no |u - v| near 0 under l1, no |x - 1| near 0 under a clipped kernel, in any
+        iteration or in eq. 9; in EM no small variance, for an error in a vote divided by it is one in a logit.
         """
         a = {name: value.detach() for name, value in self.arguments(torch.float64).items()}
         pose, activation = gather_fields(Capsules(a["pose"], a["activation"]), self.window)
@@ -88,7 +89,7 @@ class Case:
             weights = [routed.coupling * activation.unsqueeze(-1) for routed in trace]
             one = torch.ones(())
             found = [weighted_variance(votes, r.pose, w, one, 0.0) for r, w in zip(trace, weights, strict=True)]
-            return min(variance.min().item() for variance in found)
+            return min(variance.min().item() for variance in found) > LEAST_VARIANCE
         kernel, d = resolve_kernel(options["kernel"], options["normalize"]), resolve_distance(options["distance"])
         centers = [(routed.pose, torch.zeros(())) for routed in trace[:-1]]
         centers.append((a["beta"] * trace[-1].pose, a["beta0"]))
@@ -99,7 +100,7 @@ class Case:
             if kernel.clipped:
                 x = (d(votes, center.unsqueeze(-3)) + offset) / options["bandwidth"]
                 nearest = min(nearest, (x - 1).abs().min().item())
-        return nearest
+        return nearest > KINK
 
 
 @st.composite
@@ -156,23 +157,24 @@ def vector_path(name: str) -> Iterator[None]:
 
 def assert_equal_to_reference(case: Case, memory_format: torch.memory_format) -> None:
     expected = case.run(reference.route_map, case.arguments(torch.float64))
+    rounded = case.run(reference.route_map, case.arguments(torch.float32))
     arguments = case.arguments(torch.float32)
     for name in ("pose", "activation"):
         arguments[name] = arguments[name].detach().contiguous(memory_format=memory_format).requires_grad_()
     with use_backend("native"):
         found = case.run(dispatch.route_map, arguments)
     for name, wanted in expected.items():
-        ours = found[name].double()
-        assert ours.isfinite().all(), name
-        error = (ours - wanted).abs().max() / wanted.abs().max().clamp(min=1.0)
-        assert error < TOLERANCE, f"{name}: off by {error:.1e}, normwise"
+        assert found[name].isfinite().all(), name
+        size = wanted.abs().max().clamp(min=1.0)
+        error, unavoidable = ((value[name] - wanted).abs().max() / size for value in (found, rounded))
+        assert error < max(TOLERANCE, TIMES_THE_REFERENCE * unavoidable), f"{name}: off by {error:.1e}, normwise"
 
 
 @pytest.mark.parametrize("path", ["auto", "baseline"])
 @settings(max_examples=150, deadline=None)
 @given(case=cases(), count=st.integers(1, 3), channels_last=st.booleans())
 def test_outputs_and_gradients(path: str, case: Case, count: int, channels_last: bool) -> None:
-    assume(case.distance_to_a_kink() > KINK)
+    assume(case.is_well_conditioned())
     with threads(count), vector_path(path):
         assert_equal_to_reference(case, torch.channels_last if channels_last else torch.contiguous_format)
 
