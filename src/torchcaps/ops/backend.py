@@ -4,6 +4,8 @@ import os
 from types import TracebackType
 from typing import Literal, Self
 
+from torchcaps.errors import UserError
+
 Backend = Literal["auto", "native", "compiled", "reference"]
 BACKENDS = ("auto", "native", "compiled", "reference")
 VARIABLE = "TORCHCAPS_BACKEND"
@@ -11,7 +13,7 @@ VARIABLE = "TORCHCAPS_BACKEND"
 _requested: str = os.environ.get(VARIABLE, "auto")
 
 
-class BackendUnavailableError(RuntimeError):
+class BackendUnavailableError(UserError, RuntimeError):
     """A backend was asked for by name, and cannot serve."""
 
 

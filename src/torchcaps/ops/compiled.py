@@ -38,6 +38,7 @@ def route_map(
     if capsules.pose.shape[0] > 1:  # 0 and 1 are always compiled apart
         for maps in capsules:
             torch._dynamo.mark_dynamic(maps, 0)
-    with torch._dynamo.config.patch(recompile_limit=_MOST_COMPILATIONS):
+    # Only the batch size is dynamic: sizes of maps and numbers of capsules are worth a compilation of their own.
+    with torch._dynamo.config.patch(recompile_limit=_MOST_COMPILATIONS, automatic_dynamic_shapes=False):
         routed: Routed = _compiled()(capsules, weight, parameters, **arguments)
     return routed

@@ -1,0 +1,92 @@
+"""The command: run the parts, show their tables, write JSON and plots."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from torchcaps.bench.plan import PARTS, full_plan, quick_plan
+
+
+def bench(
+    quick: bool = False,
+    output: Path = Path("bench-results"),
+    only: str = ",".join(PARTS),
+    markdown: bool = False,
+) -> None:
+    """What routing costs on this machine: routing alone, whole networks, growth, and how near it is to the limit.
+
+    All contenders take turns in one process, and are given relative to each other with the spread over the rounds.
+    Writes bench.json (every single time) and plots. A full run takes about a quarter of an hour on two
+    cores, and some minutes more the first time, when torch.compile has nothing in its cache.
+
+    Args:
+        quick: Small batches, few rounds, no torch.compile: about a minute.
+        output: Folder for bench.json and the plots.
+        only: The parts to run, with commas between them: routing, networks, growth, limits.
+        markdown: Measure nothing; print the bench.json in the output folder as markdown tables.
+    """
+    if markdown:
+        print(write_markdown(json.loads((output / "bench.json").read_text())))
+        return
+    parts = [part.strip() for part in only.split(",")]
+    if unknown := [part for part in parts if part not in PARTS]:
+        stop(f"--only {only}: no part {', '.join(unknown)}; wanted some of {', '.join(PARTS)}")
+    try:
+        import matplotlib  # noqa: F401 - better to know now than after a quarter of an hour
+    except ImportError:
+        stop("the plots need matplotlib: pip install 'torchcaps[bench]'")
+    from torchcaps.ops import native
+
+    if native.core is None:
+        stop(f"there is nothing to measure: {native.MISSING}")
+    run(quick, output, parts)
+
+
+def stop(message: str) -> None:
+    """End the command as a wrong call ends."""
+    print(message, file=sys.stderr)
+    raise SystemExit(2)
+
+
+def run(quick: bool, output: Path, parts: list[str]) -> None:
+    """Measure the parts; each is shown, written and plotted as soon as it is there."""
+    from rich.console import Console
+
+    from torchcaps.bench import plots
+    from torchcaps.bench.growth import measure_growth
+    from torchcaps.bench.limits import measure_limits
+    from torchcaps.bench.machine import describe_machine
+    from torchcaps.bench.measure import under
+    from torchcaps.bench.networks import measure_networks
+    from torchcaps.bench.report import machine_line, show, tables
+    from torchcaps.bench.routing import measure_routing
+
+    measures = {
+        "routing": measure_routing,
+        "networks": measure_networks,
+        "growth": measure_growth,
+        "limits": measure_limits,
+    }
+    plan = quick_plan() if quick else full_plan()
+    results: dict[str, Any] = {"machine": describe_machine(), "quick": quick, "parts": {}}
+    console = Console()
+    console.print(machine_line(results["machine"]))
+    output.mkdir(parents=True, exist_ok=True)
+    for part in PARTS:
+        if part not in parts:
+            continue
+        with console.status(part) as status:
+            results["parts"][part] = measures[part](plan, under(part, status.update))
+        for table in tables(part, results["parts"][part]):
+            show(console, table)
+        (output / "bench.json").write_text(json.dumps(results, indent=1) + "\n")
+        plots.draw(part, results["parts"][part], output / f"{part}.png")
+    console.print(f"written: {output / 'bench.json'} and a plot for each part")
+
+
+def write_markdown(results: dict[str, Any]) -> str:
+    """The tables of a run as markdown, from what its bench.json holds."""
+    from torchcaps.bench.report import as_markdown
+
+    return as_markdown(results)

@@ -1,0 +1,42 @@
+"""The machine and the versions that a run's numbers belong to."""
+
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchcaps import __version__
+from torchcaps.ops import native
+
+
+def cpu_name() -> str:
+    """What the processor calls itself."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def describe_machine() -> dict[str, Any]:
+    """For the JSON file and the head of the report."""
+    return {
+        "cpu": cpu_name(),
+        "cores": usable_cores(),
+        "threads": torch.get_num_threads(),
+        "vector_path": native.core.capabilities()["vector_path"],
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torchcaps": __version__,
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+    }

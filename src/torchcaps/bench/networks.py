@@ -1,0 +1,65 @@
+"""Part 2: the hybrid network with each method and backend against the baseline CNN."""
+
+from typing import Any
+
+from torchcaps.bench.measure import Contender, Note, key, race, spread, under
+from torchcaps.bench.memory_probe import peak_memory
+from torchcaps.bench.plan import CNN, HYBRID, METHODS, Plan
+from torchcaps.bench.workloads import NetworkCase, NetworkMode
+
+MODES: tuple[NetworkMode, ...] = ("inference", "training")
+LAYOUTS = {"channels-last": True, "contiguous": False}
+TRIAL_ROUNDS = 3
+
+# Table 1 of the paper: seconds of inference and of training on a Tesla P40, batch 50.
+PAPER = {
+    "frms": {"inference": 0.158, "training": 0.470},
+    "frem": {"inference": 0.158, "training": 0.471},
+    "em": {"inference": 0.252, "training": 0.744},
+    "cnn": {"inference": 0.043, "training": 0.064},
+}
+
+
+def fastest_layouts(plan: Plan, note: Note) -> dict[str, str]:
+    """The memory layout in which each network is fastest on this machine, by model/mode: each runs at its best."""
+    layouts = {}
+    for mode in MODES:
+        for model in (CNN, HYBRID):
+            contenders = [
+                Contender(name, NetworkCase(model=model, mode=mode, batch=plan.batch, channels_last=last).build())
+                for name, last in LAYOUTS.items()
+            ]
+            times = race(contenders, TRIAL_ROUNDS, under(f"layout of {model}", note))
+            layouts[key(model, mode)] = min(times, key=lambda name: spread(times[name]).least)
+    return layouts
+
+
+def measure_networks(plan: Plan, note: Note) -> dict[str, Any]:
+    """Times and peak memory by cnn/mode and backend/method/mode."""
+    layouts = fastest_layouts(plan, note)
+
+    def case(model: str, mode: NetworkMode, **options: Any) -> NetworkCase:
+        last = LAYOUTS[layouts[key(model, mode)]]
+        return NetworkCase(model=model, mode=mode, batch=plan.batch, channels_last=last, **options)
+
+    cases = {key("cnn", mode): case(CNN, mode) for mode in MODES} | {
+        key(backend, method, mode): case(HYBRID, mode, backend=backend, options={"routing": method})
+        for backend in plan.backends
+        for method in METHODS
+        for mode in MODES
+    }
+    contenders = [
+        Contender(name, case.build(), plan.every[case.backend], warm_up=case.backend != "reference")
+        for name, case in cases.items()
+    ]
+    times = race(contenders, plan.rounds, note)
+    del contenders
+    note(f"peak memory of {len(cases)} cases")
+    return {
+        "batch": plan.batch,
+        "layouts": layouts,
+        "backends": plan.backends,
+        "seconds": times,
+        "peak_bytes": dict(zip(cases, peak_memory(list(cases.values())), strict=True)),
+        "paper_seconds": PAPER,
+    }

@@ -1,0 +1,77 @@
+"""How much is measured: the full run, and the quick one."""
+
+from dataclasses import dataclass
+
+PARTS = ("routing", "networks", "growth", "limits")
+METHODS = ("frem", "frms", "em")
+
+HYBRID, CNN = "hybrid64", "cnn64"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """The values along which a training step is followed; ``batch`` holds where the batch is not what grows."""
+
+    rounds: int
+    batch: int
+    batches: tuple[int, ...]
+    sides: tuple[int, ...]
+    capsule_factors: tuple[float, ...]  # of hybrid64's capsules in every layer
+    iterations: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Sizes and rounds of a run. A slow backend takes part in every n-th round only (``every``)."""
+
+    batch: int
+    rounds: int
+    every: dict[str, int]  # backend -> n; also the choice of backends
+    growth: Growth
+    limit_rounds: int
+    matrix_side: int
+    copy_bytes: int
+
+    @property
+    def backends(self) -> tuple[str, ...]:
+        return tuple(self.every)
+
+
+def full_plan() -> Plan:
+    """About a quarter of an hour on two cores, nearly all of it the reference; the first time also compilations."""
+    return Plan(
+        batch=50,
+        rounds=10,
+        every={"native": 1, "compiled": 5, "reference": 5},
+        growth=Growth(
+            rounds=3,
+            batch=8,
+            batches=(1, 2, 4, 8, 16, 32, 64, 128, 256),
+            sides=(32, 64, 128, 256),
+            capsule_factors=(0.5, 1, 2, 4),
+            iterations=(1, 2, 3, 4, 5),
+        ),
+        limit_rounds=20,
+        matrix_side=2048,
+        copy_bytes=2**28,
+    )
+
+
+def quick_plan() -> Plan:
+    """About a minute on two cores: a look at the shape of the results, not their last digit."""
+    return Plan(
+        batch=4,
+        rounds=3,
+        every={"native": 1, "reference": 3},
+        growth=Growth(
+            rounds=2,
+            batch=2,
+            batches=(1, 4, 16),
+            sides=(32, 64, 128),
+            capsule_factors=(0.5, 1, 2),
+            iterations=(1, 3, 5),
+        ),
+        limit_rounds=5,
+        matrix_side=1024,
+        copy_bytes=2**27,
+    )

@@ -1,0 +1,104 @@
+"""The whole command, small."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from torchcaps.bench import bench, command, growth, networks, routing
+from torchcaps.bench.plan import PARTS, Growth, Plan, full_plan, quick_plan
+from torchcaps.ops import native
+
+needs_core = pytest.mark.skipif(native.core is None, reason="the benchmark measures the native core")
+needs_matplotlib = pytest.mark.usefixtures("_matplotlib")
+
+
+@pytest.fixture
+def _matplotlib() -> None:
+    pytest.importorskip("matplotlib")
+
+
+def tiny_plan() -> Plan:
+    growth = Growth(rounds=1, batch=1, batches=(1, 2), sides=(32, 64), capsule_factors=(0.5, 1), iterations=(1, 2))
+    every = {"native": 1, "reference": 2}
+    return Plan(batch=1, rounds=2, every=every, growth=growth, limit_rounds=2, matrix_side=64, copy_bytes=2**16)
+
+
+@needs_core
+@needs_matplotlib
+def test_a_run_writes_json_plots_and_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "quick_plan", tiny_plan)
+    for part in (routing, networks, growth):  # the probe has tests of its own
+        monkeypatch.setattr(part, "peak_memory", lambda cases: [2**20 * (n + 1) for n in range(len(cases))])
+    monkeypatch.setenv("COLUMNS", "200")
+    bench(quick=True, output=tmp_path)
+    shown = capsys.readouterr().out
+
+    results = json.loads((tmp_path / "bench.json").read_text())
+    assert list(results["parts"]) == list(PARTS)
+    assert results["machine"]["threads"] >= 1
+    assert len(results["parts"]["networks"]["seconds"]["native/frem/training"]) == 2
+    assert results["parts"]["networks"]["seconds"]["reference/frem/training"][1] is None
+    for part in PARTS:
+        assert (tmp_path / f"{part}.png").read_bytes().startswith(b"\x89PNG")
+
+    bench(output=tmp_path, markdown=True)
+    markdown = capsys.readouterr().out
+    for title in (
+        "Routing alone, forward and backward, batch 1",
+        "Time of all layers relative to EM routing",
+        "Networks, batch 1",
+        "In short",
+        "Growth of a native FREM training step",
+        "Native forward kernels against the machine, batch 1",
+    ):
+        assert title in shown
+        assert f"### {title}\n" in markdown
+    assert "nan" not in markdown
+    tables = [block for block in markdown.split("\n\n") if block.startswith("|")]
+    for table in tables:
+        assert len({line.count("|") for line in table.splitlines()}) == 1, table
+
+
+@needs_core
+@needs_matplotlib
+def test_only_some_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "full_plan", tiny_plan)
+    bench(output=tmp_path / "new", only="limits")
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["bench.json", "limits.png"]
+
+
+def test_a_wrong_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        bench(output=tmp_path, only="routing,speed")
+    assert exit_info.value.code == 2
+    assert "no part speed; wanted some of routing, networks, growth, limits" in capsys.readouterr().err
+
+
+@needs_matplotlib
+def test_without_the_core(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(native, "core", None)
+    monkeypatch.setattr(native, "MISSING", "no core")
+    with pytest.raises(SystemExit):
+        bench()
+    assert "no core" in capsys.readouterr().err
+
+
+def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(SystemExit):
+        bench()
+    assert "pip install 'torchcaps[bench]'" in capsys.readouterr().err
+
+
+def test_plans() -> None:
+    full, quick = full_plan(), quick_plan()
+    assert full.backends == ("native", "compiled", "reference")
+    assert full.batch == 50
+    assert quick.backends == ("native", "reference")
+    for plan in (full, quick):  # a slow backend has at least one round, and the native one has them all
+        assert plan.every["native"] == 1
+        assert max(plan.every.values()) <= plan.rounds
