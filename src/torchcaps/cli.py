@@ -3,11 +3,16 @@
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import tyro
 from rich.console import Console
 from rich.table import Table
+from tyro.conf import Positional
+
+from torchcaps.bench import bench
+from torchcaps.errors import UserError
 
 
 def models(run: bool = False) -> None:
@@ -58,20 +63,54 @@ def doctor() -> None:
     Console().print(table)
 
 
-COMMANDS: dict[str, Callable[..., Any]] = {"models": models, "objective": objective, "doctor": doctor}
+def data(
+    action: Positional[Literal["list", "fetch", "verify", "show", "export"]],
+    name: Positional[str | None] = None,
+    root: Path | None = None,
+    output: Path | None = None,
+    full: bool = False,
+) -> None:
+    """List, fetch, verify or show the data sets; or export turntable in smallNORB's format.
+
+    Args:
+        action: What to do.
+        name: Which set: mnist, fashion-mnist, cifar10, smallnorb or turntable.
+        root: The set's own folder, or a folder of such folders.
+        output: The file that show writes (default NAME.png), or the folder that export writes to.
+        full: Render all 24,300 + 24,300 stereo pairs of turntable.
+    """
+    from torchcaps.data.command import run
+
+    run(action, name, root, output, full)
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "models": models,
+    "objective": objective,
+    "doctor": doctor,
+    "data": data,
+    "bench": bench,
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; a wrong call exits with code 2."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    """Run the command line; a wrong call, or something that the user can mend, exits with code 2."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments == ["--version"]:
         from torchcaps import __version__
 
         print(f"torchcaps {__version__}")
         return
-    tyro.extras.subcommand_cli_from_dict(
-        COMMANDS,
-        prog="torchcaps",
-        description="Capsule networks for PyTorch. --version prints the version.",
-        args=arguments,
-    )
+    debug = "--debug" in arguments
+    try:
+        tyro.extras.subcommand_cli_from_dict(
+            COMMANDS,
+            prog="torchcaps",
+            description="Capsule networks for PyTorch. --version prints the version, --debug shows tracebacks.",
+            args=[argument for argument in arguments if argument != "--debug"],
+        )
+    except UserError as error:
+        if debug:
+            raise
+        print(f"torchcaps: {error}", file=sys.stderr)
+        raise SystemExit(2) from None

@@ -439,3 +439,10 @@ def test_layer_is_the_function_on_its_votes() -> None:
     votes = (pose @ layer.weight).flatten(-2)  # [2, 3, 3, 1, 3, 16]
     expected = frem(votes, capsules.activation.permute(0, 2, 3, 1)).pose
     assert_near(layer(capsules).pose, expected.flatten(3).permute(0, 3, 1, 2))
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_maps_are_channels_last_from_the_first_convolution_on(channels: int) -> None:
+    capsules = PrimaryCapsules(channels, 2)(torch.randn(2, channels, 8, 8))
+    assert capsules.pose.is_contiguous(memory_format=torch.channels_last)
+    assert PoseResidual(2)(capsules).pose.is_contiguous(memory_format=torch.channels_last)

@@ -28,5 +28,6 @@ def convolution(in_channels: int, out_channels: int, kernel_size: int, how: Conv
     """A convolution that keeps the size of its map, and gives it in channels-last memory, as routing reads it."""
     conv = nn.Conv2d(in_channels, out_channels, kernel_size, padding="same")
     init_weights_(conv, how)
-    conv.weight.data = conv.weight.data.contiguous(memory_format=torch.channels_last)
+    # .to(), not .contiguous(), which leaves the strides of a single input channel as they are
+    conv.weight.data = conv.weight.data.to(memory_format=torch.channels_last)
     return conv
