@@ -5,11 +5,12 @@ from typing import Any
 from torchcaps.bench.measure import Contender, Note, key, race, spread, under
 from torchcaps.bench.memory_probe import peak_memory
 from torchcaps.bench.plan import CNN, HYBRID, METHODS, Plan
-from torchcaps.bench.workloads import NetworkCase, NetworkMode
+from torchcaps.bench.workloads import NetworkCase, NetworkMode, loader_step
 
 MODES: tuple[NetworkMode, ...] = ("inference", "training")
 LAYOUTS = {"channels-last": True, "contiguous": False}
 TRIAL_ROUNDS = 3
+LOADER = "loader"
 
 # Table 1 of the paper: seconds of inference and of training on a Tesla P40, batch 50.
 PAPER = {
@@ -52,6 +53,7 @@ def measure_networks(plan: Plan, note: Note) -> dict[str, Any]:
         Contender(name, case.build(), plan.every[case.backend], warm_up=case.backend != "reference")
         for name, case in cases.items()
     ]
+    contenders.append(Contender(LOADER, loader_step(plan.batch)))
     times = race(contenders, plan.rounds, note)
     del contenders
     note(f"peak memory of {len(cases)} cases")

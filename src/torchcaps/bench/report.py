@@ -147,6 +147,10 @@ def headline(result: Result) -> Table:
         for mode in networks.MODES:
             times = ratio(seconds[key(other, "frem", mode)], seconds[key("native", "frem", mode)])
             rows.append([f"FREM {HYBRID}, {mode}: {other} relative to native", ratio_text(times), ""])
+    loading = ratio(seconds[networks.LOADER], seconds["native/frem/training"])
+    rows.append(
+        ["a batch of the loader, with crop and jitter: relative to a training step", f"{loading.median:.1%}", ""]
+    )
     mine, cnn = peaks["native/frem/training"], peaks["cnn/training"]
     memory = f"{mine / cnn:.2f}" if mine and cnn else "-"
     rows.append([f"FREM {HYBRID}, training: peak memory relative to {CNN}", memory, ""])

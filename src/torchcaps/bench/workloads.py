@@ -4,12 +4,14 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
+from itertools import chain, repeat
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from torchcaps.bench.plan import HYBRID
+from torchcaps.data import BatchLoader, Split, preset
 from torchcaps.functional import spread_loss
 from torchcaps.models import HYBRID64, HybridNetwork, Network, create_model
 from torchcaps.nn import RoutedLayer
@@ -175,6 +177,15 @@ def forget_inputs() -> None:
     hybrid.cache_clear()
     random_capsules.cache_clear()
     random_gradient.cache_clear()
+
+
+def loader_step(batch: int) -> Step:
+    """A training batch of smallNORB's size from the loader: 64x64 crops of 96x96, with jitter."""
+    images = torch.randint(256, (40 * batch, 1, 96, 96), dtype=torch.uint8)
+    split = Split(images, torch.zeros(len(images), dtype=torch.int64))
+    loader = BatchLoader(split, preset("smallnorb"), batch_size=batch, train=True)
+    batches = chain.from_iterable(repeat(loader))  # epoch after epoch
+    return lambda: next(batches)
 
 
 @dataclass(frozen=True)

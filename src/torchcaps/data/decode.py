@@ -1,0 +1,107 @@
+"""One image file, of any size and mode, as a square of 8-bit pixels."""
+
+import warnings
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from torchcaps.data.types import DataError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP")
+EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
+MAX_PIXELS = 100_000_000  # a hostile file of a few kilobytes may claim more than any memory holds
+
+
+def read_image(path: Path, size: int, channels: int) -> Tensor:
+    """The image at ``path``, its shorter side resized to ``size`` and the middle cut out: ``[C, size, size]`` uint8.
+
+    One channel is grey, three are colours. Transparent parts become white, 16 bits become 8, and a camera's note on
+    which side is up is followed. Raises :class:`DataError` with the file and the reason.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pixels = decode(path, size, channels)
+    if isinstance(pixels, str):
+        raise DataError(f"{path} is not an image that can be used: {pixels}")
+    return pixels
+
+
+def decode(path: Path, size: int, channels: int) -> Tensor | str:
+    """The pixels ``[C, size, size]`` uint8, or the reason why there are none.
+
+    Pillow warns of much that does not matter here; the caller switches that off, which is not safe in threads.
+    """
+    image_module = import_pillow()
+    if path.suffix.lower() not in EXTENSIONS:
+        return f"its name does not end in one of {', '.join(EXTENSIONS)}"
+    try:
+        if path.stat().st_size == 0:
+            return "the file is empty"
+        with image_module.open(path, formats=FORMATS) as image:
+            width, height = image.size
+            if width * height > MAX_PIXELS:
+                return f"{width}x{height} pixels are more than {MAX_PIXELS // 10**6} million"
+            # Lets JPEG decode at a half, quarter or eighth of its size: photographs load several times faster.
+            image.draft(None, (2 * size, 2 * size))
+            return _pixels(image, size, channels)
+    except image_module.UnidentifiedImageError:
+        return f"it does not hold an image in one of the formats {', '.join(FORMATS)}"
+    except image_module.DecompressionBombError:
+        return f"it has more than {MAX_PIXELS // 10**6} million pixels"
+    except OSError as error:
+        return error.strerror or str(error)
+    except Exception as error:  # Pillow's decoders raise whatever a broken file makes them stumble over
+        return f"it is broken ({type(error).__name__}: {error})"
+
+
+def _pixels(image: "Image", size: int, channels: int) -> Tensor:
+    from PIL import Image, ImageOps
+
+    upright = image
+    with suppress(Exception):  # a broken note on which side is up is no reason to do without the picture
+        upright = ImageOps.exif_transpose(image)
+    plain = _without_alpha(_eight_bit(upright)).convert("L" if channels == 1 else "RGB")
+    width, height = plain.size
+    shorter = min(width, height)
+    # Cutting and resizing at once; Pillow's resize averages over all the pixels that it drops.
+    left, top = (width - shorter) / 2, (height - shorter) / 2
+    box = (left, top, left + shorter, top + shorter)
+    square = plain.resize((size, size), Image.Resampling.BILINEAR, box=box)
+    array = np.array(square, dtype=np.uint8).reshape(size, size, channels)
+    return torch.from_numpy(array.transpose(2, 0, 1).copy())  # [C, size, size]
+
+
+def _eight_bit(image: "Image") -> "Image":
+    """Sixteen grey bits as eight; Pillow's own conversion cuts everything above 255 off."""
+    from PIL import Image
+
+    if not image.mode.startswith("I"):
+        return image
+    values = np.asarray(image).astype(np.float64).clip(0, 65535)
+    return Image.fromarray(np.rint(values / 257).astype(np.uint8))
+
+
+def _without_alpha(image: "Image") -> "Image":
+    """Transparent pixels become white, as on a page."""
+    from PIL import Image
+
+    if not image.has_transparency_data:
+        return image
+    with_alpha = image.convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", with_alpha.size, "white"), with_alpha)
+
+
+def import_pillow() -> Any:
+    """The module ``PIL.Image``, or an error that says how to get it."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise DataError("reading images needs Pillow: pip install 'torchcaps[data]'") from error
+    return Image

@@ -1,0 +1,159 @@
+"""Batches of a split that lies in memory: order and randomness are functions of (seed, epoch, batch)."""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from torchcaps.data.pipeline import Batch, Pipeline
+from torchcaps.data.types import Split
+
+
+class BatchLoader:
+    """Iterates over the batches of one epoch; the next iteration is the next epoch.
+
+    ``batch_size`` is that of the whole run. Order and random numbers are those of the whole batch, of which each of the
+    ``world_size`` processes makes its own part: the parts, put together, are the batch that one process would make.
+
+    After `load_state_dict` the next iteration goes on in the middle of the epoch, with the batches that would have
+    followed. A number of processes other than before is fine. Nothing happens before the first batch is asked for, so
+    the state may be loaded, and the epoch set, after ``iter()``.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        pipeline: Pipeline,
+        *,
+        batch_size: int,
+        train: bool,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        drop_last: bool | None = None,
+        crops: int = 1,
+        device: torch.device | str | None = None,
+    ) -> None:
+        """Prepare the split (see `Pipeline.prepare`) and start at epoch 0.
+
+        ``drop_last`` leaves the last, smaller batch out; the default is to do so in training. ``crops`` is for
+        evaluation. ``device`` is where batches are made; default: where the images are.
+        """
+        if batch_size < 1 or world_size < 1 or not 0 <= rank < world_size:
+            raise ValueError(
+                f"batch_size {batch_size}, world_size {world_size}, rank {rank}: "
+                "wanted at least 1, at least 1, and 0 up to world_size - 1"
+            )
+        if train and crops != 1:
+            raise ValueError(f"crops is {crops}: several crops are for evaluation, not for training")
+        self.split = pipeline.prepare(split)
+        self.pipeline = pipeline
+        self.batch_size = batch_size
+        self.train = train
+        self.seed = seed
+        self.rank, self.world_size = rank, world_size
+        self.drop_last = train if drop_last is None else drop_last
+        self.crops = crops
+        self.device = None if device is None else torch.device(device)
+        self.epoch = 0
+        self._batch = 0  # the next to be made
+        self._continue = False  # whether the next iteration goes on from there
+        if train:
+            self._check_training()
+
+    def __len__(self) -> int:
+        """Batches in an epoch; in evaluation, where a rank's part of the last batch may be empty, of this rank."""
+        batches, rest = divmod(len(self.split), self.batch_size)
+        if rest and not self.drop_last:
+            start, stop = self._part(rest)
+            batches += start < stop
+        return batches
+
+    def __iter__(self) -> Iterator[Batch]:
+        if not self._continue:
+            self._batch = 0
+        self._continue = False
+        # Where this iteration is, is its own affair: the loader's fields follow, for the state.
+        epoch, batches = self.epoch, len(self)
+        order = self._order(epoch)  # [N]
+        for batch in range(self._batch, batches):
+            made = self._make(order, epoch, batch)
+            # The state is that after the batch which the caller now gets. The last one ends the epoch here, because
+            # callers that know the length (Lightning) do not ask for another.
+            self.epoch, self._batch = (epoch, batch + 1) if batch + 1 < batches else (epoch + 1, 0)
+            yield made
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the start of an epoch; the epoch at hand is left where it is."""
+        if epoch != self.epoch:
+            self.epoch, self._batch, self._continue = epoch, 0, False
+
+    def state_dict(self) -> dict[str, int]:
+        """What continues after the last batch that was handed out."""
+        return {"epoch": self.epoch, "batch": self._batch, **self._identity()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a state of a loader with the same images, batch size and seed."""
+        for name, value in self._identity().items():
+            if state.get(name) != value:
+                raise ValueError(
+                    f"the state is of a loader with {name} {state.get(name)}, this one has {value}: "
+                    "the batches that follow would be others; use the data and settings of the interrupted run"
+                )
+        epoch, batch = state["epoch"], state["batch"]
+        if epoch < 0 or not 0 <= batch < max(1, len(self)):
+            raise ValueError(f"the state is at epoch {epoch}, batch {batch}; an epoch here has {len(self)} batches")
+        self.epoch, self._batch, self._continue = epoch, batch, True
+
+    def _identity(self) -> dict[str, int]:
+        return {
+            "samples": len(self.split),
+            "batch_size": self.batch_size,
+            "seed": self.seed,
+            "drop_last": int(self.drop_last),
+        }
+
+    def _order(self, epoch: int) -> Tensor:
+        count = len(self.split)
+        if not self.train:
+            return torch.arange(count)
+        return torch.randperm(count, generator=generator_for("order", self.seed, epoch))
+
+    def _make(self, order: Tensor, epoch: int, batch: int) -> Batch:
+        whole = order[batch * self.batch_size : (batch + 1) * self.batch_size]  # [B]
+        start, stop = self._part(len(whole))
+        index = whole[start:stop].to(self.split.images.device)  # [B / world_size]
+        # index_select copies whole images; plain indexing goes pixel by pixel, and takes twenty times as long.
+        images = self.split.images.index_select(0, index)
+        labels = self.split.labels.index_select(0, index.to(self.split.labels.device))
+        if self.device is not None:
+            images, labels = images.to(self.device), labels.to(self.device)
+        if not self.train:
+            return self.pipeline.evaluate(images, labels, crops=self.crops)
+        generator = generator_for("batch", self.seed, epoch, batch)
+        draws = self.pipeline.draw(len(whole), images.shape[2], images.shape[3], generator)
+        return self.pipeline.apply(images, labels, draws.part(start, stop))
+
+    def _part(self, count: int) -> tuple[int, int]:
+        """Where this rank's part of a batch of ``count`` begins and ends."""
+        return count * self.rank // self.world_size, count * (self.rank + 1) // self.world_size
+
+    def _check_training(self) -> None:
+        samples, rest = len(self.split), len(self.split) % self.batch_size
+        if samples < self.batch_size and self.drop_last:
+            raise ValueError(f"{samples} images make no batch of {self.batch_size}: use a batch_size up to {samples}")
+        # Averaging the gradients of unequal parts would not give the gradient of the whole batch.
+        if self.batch_size % self.world_size:
+            raise ValueError(f"a batch of {self.batch_size} does not divide by {self.world_size} processes")
+        if not self.drop_last and rest % self.world_size:
+            raise ValueError(
+                f"the last batch, of {rest}, does not divide by {self.world_size} processes: use drop_last=True"
+            )
+
+
+def generator_for(*key: str | int) -> torch.Generator:
+    """A generator whose numbers depend on the key and on nothing else."""
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little"))

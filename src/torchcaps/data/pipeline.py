@@ -1,0 +1,182 @@
+"""From uint8 images to what a network and its decoder want."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from torchcaps.data import transforms
+from torchcaps.data.types import Split
+
+TARGET_SIZE = 32  # the decoder's images
+
+# Where the crops of an evaluation lie, as (down, right) from 0 to 1. The centre comes first.
+CROPS = {
+    1: ((0.5, 0.5),),
+    5: ((0.5, 0.5), (0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0)),
+    9: ((0.5, 0.5), *((d, r) for d in (0.0, 0.5, 1.0) for r in (0.0, 0.5, 1.0) if (d, r) != (0.5, 0.5))),
+}
+
+
+class Batch(NamedTuple):
+    image: Tensor  # [B, C, S, S] float32, the network's input; [B * crops, ...] where several crops are evaluated
+    label: Tensor  # [B] int64
+    target: Tensor  # [B, C, 32, 32] float32 in [0, 1], the clean crop, for reconstruction
+
+
+class Draws(NamedTuple):
+    """The random numbers of a batch, one of each for every sample."""
+
+    top: Tensor  # [B] int64
+    left: Tensor  # [B] int64
+    brightness: Tensor  # [B] float32
+    contrast: Tensor  # [B] float32
+    mirrored: Tensor  # [B] bool
+
+    def part(self, start: int, stop: int) -> "Draws":
+        return Draws(*(values[start:stop] for values in self))
+
+    def to(self, device: torch.device) -> "Draws":
+        return Draws(*(values.to(device) for values in self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """How images become batches. Training crops at random, shifts, flips and jitters; evaluation takes the centre."""
+
+    crop: int
+    """Side of the network's input."""
+    resize: int | None = None
+    """Shorter side of the images before cropping; the whole split is resized once, by `prepare`."""
+    brightness: float = 0.0
+    """Jitter adds up to this much, either way, to pixels in [0, 1]."""
+    contrast: float = 0.0
+    """Jitter scales the distance to the image's mean by 1 minus to 1 plus this."""
+    shift: int = 0
+    """Shift by up to this many pixels either way, black coming in."""
+    flip: bool = False
+    """Mirror half of the images, left to right."""
+    standardise: Literal["image", "set", "none"] = "image"
+    """Zero mean and unit deviation of each image, or of the training set; or leave pixels in [0, 1]."""
+    mean: tuple[float, ...] = ()
+    """Of the training set, by channel; `with_statistics` fills it in."""
+    deviation: tuple[float, ...] = ()
+    """Of the training set, by channel; `with_statistics` fills it in."""
+
+    def __post_init__(self) -> None:
+        if self.crop < 1:
+            raise ValueError(f"crop is {self.crop}, wanted at least 1")
+        if self.resize is not None and self.resize < self.crop:
+            raise ValueError(f"resize is {self.resize}, too small for a crop of {self.crop}")
+        if self.brightness < 0 or not 0 <= self.contrast <= 1 or self.shift < 0:
+            raise ValueError(
+                f"brightness {self.brightness}, contrast {self.contrast}, shift {self.shift}: "
+                "wanted none below 0, and contrast up to 1"
+            )
+        if self.standardise not in ("image", "set", "none"):
+            raise ValueError(f"standardise is {self.standardise!r}, wanted 'image', 'set' or 'none'")
+        if len(self.mean) != len(self.deviation):
+            raise ValueError(f"mean of {len(self.mean)} channels, deviation of {len(self.deviation)}")
+
+    def prepare(self, split: Split) -> Split:
+        """The split at the size from which crops are taken; done once, and again without effect."""
+        return split if self.resize is None else transforms.resize_split(split, self.resize)
+
+    def with_statistics(self, train: Split) -> "Pipeline":
+        """This pipeline with the mean and deviation of the training split filled in."""
+        mean, deviation = transforms.channel_statistics(self.prepare(train))
+        return replace(self, mean=mean, deviation=deviation)
+
+    def draw(self, count: int, height: int, width: int, generator: torch.Generator) -> Draws:
+        """Random numbers for ``count`` images of one size; drawn on the CPU, so that every device sees the same."""
+        room = 2 * self.shift - self.crop + 1
+        uniform = torch.rand(5, count, generator=generator)  # always all five: switching one off leaves the others
+        return Draws(
+            top=(uniform[0] * (height + room)).long().clamp_(max=height + room - 1),  # [B]
+            left=(uniform[1] * (width + room)).long().clamp_(max=width + room - 1),
+            brightness=(2 * uniform[2] - 1) * self.brightness,
+            contrast=1 + (2 * uniform[3] - 1) * self.contrast,
+            mirrored=uniform[4] < 0.5 if self.flip else torch.zeros(count, dtype=torch.bool),
+        )
+
+    def train(self, images: Tensor, labels: Tensor, generator: torch.Generator) -> Batch:
+        """A training batch of prepared images ``[B, C, H, W]`` uint8."""
+        self._check(images)
+        return self.apply(images, labels, self.draw(len(images), images.shape[2], images.shape[3], generator))
+
+    def apply(self, images: Tensor, labels: Tensor, draws: Draws) -> Batch:
+        """A training batch with random numbers drawn before."""
+        self._check(images)
+        draws = draws.to(images.device)
+        if self.shift:
+            images = F.pad(images, [self.shift] * 4)
+        cropped = transforms.crop(images, draws.top, draws.left, self.crop)  # [B, C, S, S] uint8
+        if self.flip:
+            cropped = transforms.flip(cropped, draws.mirrored)
+        clean = transforms.to_unit(cropped)
+        jittered = clean
+        if self.brightness or self.contrast:
+            jittered = transforms.jitter(clean, draws.brightness, draws.contrast)
+        return Batch(self._network_input(jittered), labels, self._target(clean))
+
+    def evaluate(self, images: Tensor, labels: Tensor, *, crops: int = 1) -> Batch:
+        """The centre crop of each image; or several crops, side by side for each sample, see `mean_over_crops`."""
+        self._check(images)
+        if crops not in CROPS:
+            raise ValueError(f"crops is {crops}, wanted one of {', '.join(map(str, CROPS))}")
+        if crops > 1 and min(images.shape[2:]) == self.crop:
+            raise ValueError(
+                f"images are as small as the crop, {self.crop}x{self.crop}: {crops} crops would all be the same"
+            )
+        views = [transforms.to_unit(transforms.crop_at(images, self.crop, *place)) for place in CROPS[crops]]
+        stacked = views[0] if crops == 1 else torch.stack(views, dim=1).flatten(0, 1)  # [B * crops, C, S, S]
+        return Batch(self._network_input(stacked), labels, self._target(views[0]))
+
+    def _check(self, images: Tensor) -> None:
+        if images.dim() != 4 or images.dtype != torch.uint8:
+            raise ValueError(f"images are {images.dtype} {list(images.shape)}, wanted uint8 [B, C, H, W]")
+        if self.resize is not None and min(images.shape[2:]) != self.resize:
+            height, width = images.shape[2:]
+            raise ValueError(f"images are {height}x{width}, wanted {self.resize}: prepare the split first")
+        transforms.check_room(images, self.crop)
+
+    def _network_input(self, images: Tensor) -> Tensor:
+        if self.standardise == "image":
+            images = transforms.standardise(images)
+        elif self.standardise == "set":
+            if not self.mean:
+                raise ValueError("standardise='set' needs the training set's statistics: use with_statistics(train)")
+            images = transforms.standardise_by(images, self.mean, self.deviation)
+        return images.contiguous(memory_format=torch.channels_last)
+
+    def _target(self, clean: Tensor) -> Tensor:
+        return transforms.resize(clean, TARGET_SIZE, TARGET_SIZE)
+
+
+def mean_over_crops(scores: Tensor, batch: Batch) -> Tensor:
+    """Average what a network says of the crops of a sample: ``[B * crops, ...]`` to ``[B, ...]``."""
+    crops = len(scores) // max(1, len(batch.label))
+    return scores if crops <= 1 else scores.reshape(-1, crops, *scores.shape[1:]).mean(1)
+
+
+def preset(name: str, *, size: int | None = None, **changes: Any) -> Pipeline:
+    """The pipeline of a data set for networks with inputs of ``size``; ``changes`` replace fields.
+
+    smallNORB and turntable: random 64x64 crops of 96x96 (the paper), or 32x32 crops of 48x48; both with brightness and
+    contrast jitter. MNIST and Fashion-MNIST: 28x28 resized to 32x32. CIFAR-10: as it is; pass ``shift=4, flip=True``
+    for the usual augmentation. Any other name (an image folder): the shorter side resized to ``size``, with jitter.
+    """
+    jitter = {"brightness": 32 / 255, "contrast": 0.5}
+    if name in ("smallnorb", "turntable"):
+        size = 64 if size is None else size
+        # The paper cuts two thirds of the side; at that size itself nothing needs resizing.
+        fields: dict[str, Any] = {"crop": size, "resize": 96 if size == 64 else size * 3 // 2, **jitter}
+    elif name in ("mnist", "fashion-mnist", "cifar10"):
+        size = 32 if size is None else size
+        fields = {"crop": size, "resize": size}
+    else:
+        size = 32 if size is None else size
+        fields = {"crop": size, "resize": size, **jitter}
+    return Pipeline(**{**fields, **changes})

@@ -1,0 +1,141 @@
+"""Transforms of whole batches, on any device, without a loop over samples.
+
+Every result depends on its own sample only, bit for bit, so that a batch may be split over processes. Hence no sum that
+torch would split over threads for one sample and not for fifty, and no fused multiply-add, which vector and scalar code
+round differently.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from torchcaps.data.types import Split
+
+# Below this deviation (of pixels in [0, 1]) an image counts as constant: more than rounding gives, and less than a
+# single pixel that differs by half a grey level gives in an image of a million.
+CONSTANT = 1e-6
+
+
+def crop(images: Tensor, top: Tensor, left: Tensor, size: int) -> Tensor:
+    """Cut a square out of each image ``[B, C, H, W]``, its corner at ``top [B]``, ``left [B]``: ``[B, C, S, S]``."""
+    check_room(images, size)
+    windows = images.unfold(2, size, 1).unfold(3, size, 1)  # [B, C, H-S+1, W-S+1, S, S], a view
+    sample = torch.arange(len(images), device=images.device)
+    return windows[sample, :, top, left]  # [B, C, S, S]
+
+
+def centre_crop(images: Tensor, size: int) -> Tensor:
+    """The middle of each image: ``[B, C, S, S]``, a view."""
+    return crop_at(images, size, 0.5, 0.5)
+
+
+def crop_at(images: Tensor, size: int, down: float, right: float) -> Tensor:
+    """The same square of each image, a view; ``down`` and ``right`` from 0 (top, left) to 1 (bottom, right)."""
+    check_room(images, size)
+    top = int((images.shape[2] - size) * down)
+    left = int((images.shape[3] - size) * right)
+    return images[:, :, top : top + size, left : left + size]
+
+
+def check_room(images: Tensor, size: int) -> None:
+    height, width = images.shape[2:]
+    if min(height, width) < size:
+        raise ValueError(f"images are {height}x{width}, too small for a crop of {size}x{size}: set resize to {size}")
+
+
+def flip(images: Tensor, mirrored: Tensor) -> Tensor:
+    """Mirror the images ``[B, C, H, W]`` for which ``mirrored [B]`` is true, left to right."""
+    return torch.where(mirrored.view(-1, 1, 1, 1), images.flip(-1), images)
+
+
+def to_unit(images: Tensor) -> Tensor:
+    """Pixels 0 to 255 as float32 in [0, 1]."""
+    return images.to(torch.float32, memory_format=torch.contiguous_format) / 255
+
+
+def jitter(images: Tensor, brightness: Tensor, contrast: Tensor) -> Tensor:
+    """Add ``brightness [B]``, scale by ``contrast [B]`` about the mean of each image, and clamp to [0, 1].
+
+    The mean is that of all channels: with one for each, contrast would also shift colours.
+    """
+    contrast = contrast.view(-1, 1, 1, 1)
+    # (x + b - mean(x + b)) c + mean(x + b), with the parts that do not depend on the pixel gathered in one number.
+    offset = brightness.view(-1, 1, 1, 1) + image_mean(images) * (1 - contrast)  # [B, 1, 1, 1]
+    return (images * contrast).add_(offset).clamp_(0, 1)
+
+
+def standardise(images: Tensor) -> Tensor:
+    """Zero mean and unit deviation for each image, over all its channels and pixels; zeros for a constant image."""
+    centred = images - image_mean(images)
+    deviation = image_mean(centred * centred).sqrt_()  # [B, 1, 1, 1]
+    # Dividing by infinity makes the zeros without a pass over the pixels.
+    return centred.div_(deviation.masked_fill_(deviation < CONSTANT, torch.inf))
+
+
+def standardise_by(images: Tensor, mean: tuple[float, ...], deviation: tuple[float, ...]) -> Tensor:
+    """Subtract a mean and divide by a deviation, one of each for every channel."""
+    if len(mean) != images.shape[1] or len(deviation) != images.shape[1]:
+        raise ValueError(f"statistics of {len(mean)} channels for images of {images.shape[1]}")
+    shape = (1, -1, 1, 1)
+    return (images - images.new_tensor(mean).view(shape)).div_(images.new_tensor(deviation).view(shape))
+
+
+def image_mean(images: Tensor) -> Tensor:
+    """The mean of each image ``[B, C, H, W]``: ``[B, 1, 1, 1]``."""
+    pixels = images[0].numel() if len(images) else 1
+    # Rows first: a sum over one whole image would be split over threads, and round otherwise than in a batch.
+    return (images.sum(-1).flatten(1).sum(1) / pixels).view(-1, 1, 1, 1)
+
+
+def resize(images: Tensor, height: int, width: int) -> Tensor:
+    """Resize float images: the mean of whole blocks where sizes divide, else bilinear with antialiasing."""
+    if images.shape[2:] == (height, width) or not len(images):
+        return images if len(images) else images.new_empty(0, images.shape[1], height, width)
+    down, left_over_rows = divmod(images.shape[2], height)
+    right, left_over_columns = divmod(images.shape[3], width)
+    if not left_over_rows and not left_over_columns:
+        return _block_mean(images, down, right)
+    return F.interpolate(images, size=(height, width), mode="bilinear", antialias=True, align_corners=False)
+
+
+def _block_mean(images: Tensor, down: int, right: int) -> Tensor:
+    # Strided sums: several times faster on CPUs than pooling.
+    rows = images[:, :, 0::down]
+    for offset in range(1, down):
+        rows = rows + images[:, :, offset::down]  # [B, C, H / down, W]
+    total = rows[..., 0::right]
+    for offset in range(1, right):
+        total = total + rows[..., offset::right]  # [B, C, H / down, W / right]
+    return total / (down * right)
+
+
+def resize_split(split: Split, size: int, *, chunk: int = 1024) -> Split:
+    """The split with the shorter side of its images resized to ``size``, as uint8; itself where it has that size."""
+    count, channels, height, width = split.images.shape
+    shorter = min(height, width)
+    if shorter == size:
+        return split
+    height, width = round(height * size / shorter), round(width * size / shorter)
+    # Chunks, because the floats of a whole split may not fit into memory.
+    images = split.images.new_empty(count, channels, height, width)
+    for start in range(0, count, chunk):
+        resized = resize(split.images[start : start + chunk].float(), height, width)
+        images[start : start + chunk] = resized.round_().clamp_(0, 255).to(torch.uint8)
+    return Split(images, split.labels, split.factors)
+
+
+def channel_statistics(split: Split, *, chunk: int = 4096) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation of every channel over all images, of pixels in [0, 1]; counted in integers, hence exact."""
+    channels = split.images.shape[1]
+    levels = torch.arange(256, dtype=torch.float64) / 255
+    counts = torch.zeros(channels, 256, dtype=torch.int64)
+    for start in range(0, len(split), chunk):
+        part = split.images[start : start + chunk]
+        for channel in range(channels):
+            counts[channel] += torch.bincount(part[:, channel].flatten(), minlength=256).cpu()
+    share = counts.double() / counts.sum(1, keepdim=True).clamp(min=1)  # [C, 256]
+    mean = share @ levels  # [C]
+    deviation = (share @ levels.square() - mean.square()).clamp(min=0).sqrt()
+    # A channel that never changes is all zeros after its mean is taken off; any divisor will do.
+    deviation[deviation < CONSTANT] = 1.0
+    return tuple(mean.tolist()), tuple(deviation.tolist())
