@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from data_files import cifar_contents, idx_contents, norb_contents, put
 
+from data_files import cifar_contents, idx_contents, norb_contents, put
 from torchcaps import data
 from torchcaps.cli import main
-from torchcaps.data import load as loading
+from torchcaps.data import catalog
 from torchcaps.data.turntable import load_turntable
 
 
@@ -24,7 +24,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def tiny_turntable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torchcaps.data.turntable.DEFAULT_PAIRS", 5)
     monkeypatch.setattr(
-        loading, "load_turntable", lambda folder, camera: load_turntable(folder, pairs=5, camera=camera)
+        catalog, "load_turntable", lambda folder, camera: load_turntable(folder, pairs=5, camera=camera)
     )
 
 

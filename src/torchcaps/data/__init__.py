@@ -6,8 +6,8 @@
 >>> loader = data.BatchLoader(splits.train, data.preset("turntable"), batch_size=50, train=True)  # doctest: +SKIP
 """
 
+from torchcaps.data.catalog import list_sets, load
 from torchcaps.data.folder import load_folder
-from torchcaps.data.load import list_sets, load
 from torchcaps.data.loader import BatchLoader
 from torchcaps.data.pipeline import Batch, Pipeline, mean_over_crops, preset
 from torchcaps.data.splits import ViewpointSplits, make_splits, viewpoint_splits

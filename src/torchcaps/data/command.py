@@ -6,7 +6,7 @@ from typing import Literal
 from rich.console import Console
 from rich.table import Table
 
-from torchcaps.data.load import BUILT_IN, list_sets, load
+from torchcaps.data.catalog import BUILT_IN, list_sets, load
 from torchcaps.data.locate import candidates
 from torchcaps.data.sources import SOURCES
 from torchcaps.data.types import DataError
