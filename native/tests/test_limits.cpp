@@ -61,6 +61,24 @@ void test_switched_off() {
     }
 }
 
+// Votes that equal their centre have no l1 slope: all poses 0, so nothing of the activations reaches their gradient.
+void test_ties() {
+    for (const char* method : {"frem", "frms"})
+        for (const std::string& path : usable_paths()) {
+            set_vector_path(path);
+            Case c;
+            c.values.method = method, c.values.distance = "l1";
+            c.values.kernel_size = c.values.stride = {2, 2};
+            c.prepare();
+            for (float& x : c.pose) x = 0.0f;
+            const Outputs o = c.forward();
+            const Floats before = c.backward(o).pose;
+            for (float& x : c.grad_out_activation) x = 0.0f;
+            CHECK(before == c.backward(o).pose, "%s", c.name().c_str());
+        }
+    set_vector_path("auto");
+}
+
 template <class Fn>
 void check_refused(const char* what, const char* word, Fn fn) {
     try {
@@ -140,6 +158,7 @@ void test_limits() {
     test_bad_options();
     test_bad_arrays();
     test_switched_off();
+    test_ties();
     test_extreme_values();
 }
 

@@ -17,9 +17,9 @@ struct DensityActivation : MethodDefaults {
 
     // take(row, (d + beta0) / h) for the rows of a block and one vector of output capsules.
     template <class Take>
-    TC_INLINE_MEMBER void arguments(const float* votes, long n, Take take) const {
+    TC_INLINE_MEMBER void arguments(const float* votes, long n, Vec* nearest, Take take) const {
         const Vec offset = load(f.second + n * Vec::W), scale = all(f.inverse_bandwidth);
-        block_distance<D>(votes + n * f.row_pitch, f.scaled_centre + n * kRowFloats, nullptr,
+        block_distance<D>(votes + n * f.row_pitch, f.scaled_centre + n * kRowFloats, nullptr, nearest,
                           [&](int row, Vec d) { take(row, (d + offset) * scale); });
     }
 
@@ -32,7 +32,7 @@ struct DensityActivation : MethodDefaults {
         sweep(f, [&](long i, float* votes) {
             for (long n = 0; n < f.vectors; ++n) {
                 Vec sum = load(scores + n * Vec::W);
-                arguments(votes, n, [&](int row, Vec y) {
+                arguments(votes, n, nullptr, [&](int row, Vec y) {
                     const Vec r = load(f.pairs(last.coupling, i + row) + n * Vec::W);
                     sum = fma(r * broadcast(f.activation + i + row), f.kernel.value(y), sum);
                 });
@@ -60,7 +60,8 @@ struct DensityActivation : MethodDefaults {
         for (long n = 0; n < f.vectors; ++n) {
             const Vec score = load(f.score_gradient + n * Vec::W);
             Vec by_offset = load(f.sinks.second + n * Vec::W);
-            arguments(votes, n, [&](int row, Vec y) {
+            Vec nearest;
+            arguments(votes, n, &nearest, [&](int row, Vec y) {
                 const long at = (i + row) * f.lanes + n * Vec::W;
                 const Vec k = f.kernel.value(y), a = broadcast(f.activation + i + row), coupled = load(last.coupling + at) * score;
                 const Vec pull = coupled * a * f.kernel.derivative(y, k) * all(f.inverse_bandwidth);
@@ -71,9 +72,12 @@ struct DensityActivation : MethodDefaults {
                 by_offset = by_offset + pull;
             });
             store(f.sinks.second + n * Vec::W, by_offset);
-            block_centre_gradient<D>(votes + n * f.row_pitch, f.pairs(f.activation_pull, i) + n * Vec::W, f.lanes,
-                                     f.scaled_centre + n * kRowFloats, nullptr, f.scaled_centre_gradient + n * kRowFloats,
-                                     nullptr);
+            note_ties(f, n, nearest);
+            with_slope<D>(f, [&](auto slope) {
+                block_centre_gradient<decltype(slope)>(votes + n * f.row_pitch, f.pairs(f.activation_pull, i) + n * Vec::W,
+                                                       f.lanes, f.scaled_centre + n * kRowFloats, nullptr,
+                                                       f.scaled_centre_gradient + n * kRowFloats, nullptr);
+            });
         }
     }
 

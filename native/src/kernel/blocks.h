@@ -81,20 +81,27 @@ struct Centre {
     float *gradient, *spread_gradient;
 };
 
-// The distances. Each gives, for z = u - v: its term of d(u, v), and the term's gradient by u.
+// The distances. Each gives, for z = u - v: its term of d(u, v), and the term's gradient by u. Untied: the same where
+// no z is 0, which is cheaper for a distance that has a kink there.
 struct L1 {
-    static constexpr bool has_spread = false;
+    static constexpr bool has_spread = false, has_kink = true;
     TC_INLINE Vec add(Vec sum, Vec z, Vec) { return sum + abs(z); }
-    TC_INLINE Vec slope(Vec c, Vec z, Vec) { return times_sign(c, z); }
+    TC_INLINE Vec slope(Vec c, Vec z, Vec) { return only(differs(z, all(0.0f)), flip(c, z)); }
+    struct Untied {
+        static constexpr bool has_spread = false;
+        TC_INLINE Vec slope(Vec c, Vec z, Vec) { return flip(c, z); }
+    };
 };
 struct L2 {
-    static constexpr bool has_spread = false;
+    using Untied = L2;
+    static constexpr bool has_spread = false, has_kink = false;
     TC_INLINE Vec add(Vec sum, Vec z, Vec) { return fma(z, z, sum); }
     TC_INLINE Vec slope(Vec c, Vec z, Vec) { return c * (z + z); }
 };
 // Squared, each dimension with a precision of its own: EM's Gaussian.
 struct Diagonal {
-    static constexpr bool has_spread = true;
+    using Untied = Diagonal;
+    static constexpr bool has_spread = true, has_kink = false;
     TC_INLINE Vec add(Vec sum, Vec z, Vec precision) { return fma(z * z, precision, sum); }
     TC_INLINE Vec slope(Vec c, Vec z, Vec precision) { return c * (z + z) * precision; }
 };
@@ -105,40 +112,47 @@ TC_INLINE Vec precision_of(const float* precision, int d) {
     return all(1.0f);
 }
 
-// take(row, d(u, centre)) for each row.
+// take(row, d(u, centre)) for each row. `nearest`, unless null, becomes the smallest |u - centre| of each lane, if only
+// smaller than 1 and of a distance that has a kink.
 template <class D, class Take>
-TC_INLINE void block_distance(const float* votes, const float* centre, const float* precision, Take take) {
-    Vec sum[kRows];
+TC_INLINE void block_distance(const float* votes, const float* centre, const float* precision, Vec* nearest, Take take) {
+    Vec sum[kRows], least[4];   // four, as one would make every min wait for the one before
 #pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) sum[row] = all(0.0f);
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) least[k] = all(1.0f);
 #pragma GCC unroll 4
     for (int d = 0; d < kPoseSize; ++d) {
         const Vec c = load(centre + d * Vec::W), w = precision_of<D>(precision, d);
 #pragma GCC unroll 8
-        for (int row = 0; row < kRows; ++row)
-            sum[row] = D::add(sum[row], difference(load(votes + row * kRowFloats + d * Vec::W), c), w);
+        for (int row = 0; row < kRows; ++row) {
+            const Vec z = difference(load(votes + row * kRowFloats + d * Vec::W), c);
+            sum[row] = D::add(sum[row], z, w);
+            if (D::has_kink && nearest) least[row % 4] = min(least[row % 4], abs(z));
+        }
     }
+    if (nearest) *nearest = min(min(least[0], least[1]), min(least[2], least[3]));
 #pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) take(row, sum[row]);
 }
 
 // Gradient of a weighted mean by the logarithm of one weight, but for the normalised weight itself:
 // take(row, (u - v) . dv)   (and with a spread: + dvar . ((u - v)^2), the caller subtracts dvar . var).
+template <class D>
+TC_INLINE Vec mean_term(const Centre& at, Vec u, int d, Vec sum) {
+    const Vec z = u - load(at.value + d * Vec::W), g = load(at.gradient + d * Vec::W);
+    return fma(z, D::has_spread ? fma(z, load(at.spread_gradient + d * Vec::W), g) : g, sum);
+}
 template <class D, class Take>
 TC_INLINE void block_mean_gradient(const float* votes, const Centre& at, Take take) {
     Vec sum[kRows];
 #pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) sum[row] = all(0.0f);
 #pragma GCC unroll 4
-    for (int d = 0; d < kPoseSize; ++d) {
-        const Vec c = load(at.value + d * Vec::W), g = load(at.gradient + d * Vec::W);
-        const Vec s = D::has_spread ? load(at.spread_gradient + d * Vec::W) : g;
+    for (int d = 0; d < kPoseSize; ++d)
 #pragma GCC unroll 8
-        for (int row = 0; row < kRows; ++row) {
-            const Vec z = load(votes + row * kRowFloats + d * Vec::W) - c;
-            sum[row] = fma(z, D::has_spread ? fma(z, s, g) : g, sum[row]);
-        }
-    }
+        for (int row = 0; row < kRows; ++row)
+            sum[row] = mean_term<D>(at, load(votes + row * kRowFloats + d * Vec::W), d, sum[row]);
 #pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) take(row, sum[row]);
 }
@@ -182,14 +196,16 @@ TC_INLINE Vec vote_term(const VoteTerm& term, Vec share, Vec pull, Vec to, Vec u
     }
     return fma(share, g, D::slope(pull, z, precision_of<D>(term.mean.precision, d)));
 }
-// Two terms and two rows at a time: the fewest loads and stores that fit the registers.
-template <class D, bool Two>
-TC_STEP void block_vote_gradient(const float* votes, long pitch, const VoteTerm a, const VoteTerm b, bool first, float* out) {
+// Two terms and two rows at a time: the fewest loads and stores that fit the registers. The first time, take(row, .) gets
+// the gradient of the first mean by the logarithm of a weight, as from block_mean_gradient.
+template <class D, bool Two, bool First, class Take>
+TC_STEP void block_vote_gradient(const float* votes, long pitch, const VoteTerm a, const VoteTerm b, float* out, Take take) {
     for (int row = 0; row < kRows; row += 2, votes += 2 * kRowFloats, out += 2 * kRowFloats) {
         const Vec share_a0 = load(a.share + row * pitch), share_a1 = load(a.share + (row + 1) * pitch);
         const Vec pull_a0 = load(a.pull + row * pitch), pull_a1 = load(a.pull + (row + 1) * pitch);
         const Vec share_b0 = load(b.share + row * pitch), share_b1 = load(b.share + (row + 1) * pitch);
         const Vec pull_b0 = load(b.pull + row * pitch), pull_b1 = load(b.pull + (row + 1) * pitch);
+        Vec dot0 = all(0.0f), dot1 = all(0.0f);
 #pragma GCC unroll 4
         for (int d = 0; d < kPoseSize; ++d) {
             const int at = d * Vec::W;
@@ -201,12 +217,19 @@ TC_STEP void block_vote_gradient(const float* votes, long pitch, const VoteTerm 
                 g0 = g0 + vote_term<D>(b, share_b0, pull_b0, to_b, u0, d);
                 g1 = g1 + vote_term<D>(b, share_b1, pull_b1, to_b, u1, d);
             }
-            if (!first) {
+            if (First) {
+                dot0 = mean_term<D>(a.mean, u0, d, dot0);
+                dot1 = mean_term<D>(a.mean, u1, d, dot1);
+            } else {
                 g0 = g0 + load(out + at);
                 g1 = g1 + load(out + kRowFloats + at);
             }
             store(out + at, g0);
             store(out + kRowFloats + at, g1);
+        }
+        if (First) {
+            take(row, dot0);
+            take(row + 1, dot1);
         }
     }
 }

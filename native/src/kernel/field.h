@@ -41,6 +41,7 @@ struct Field {
     long inputs, rows, outputs, vectors, lanes, iterations;
     long row_pitch;                                // votes of one vector of output capsules to those of the next
     bool keep, resident, fresh;
+    bool tied;                                     // backward: some vote lies on a kink of its distance to a centre
     const float *weight, *first, *second;          // packed parameters
 
     float *pose, *activation, *present;            // [rows][16], [rows], [rows]: 1 for a capsule, 0 for a filled-up row
@@ -172,6 +173,19 @@ static Field make_field(const Problem& p, Arena& arena, bool backward) {
     store(f.lane_mask, less(all(kMinusInfinity), load(f.lane_bias)));
     if (backward) fill(f.activation_pull, long(pairs), 0.0f);   // stays 0 for methods without a distance at the end
     return f;
+}
+
+// Of the distances to one vector of centres; lanes beyond the last output capsule are 0 and do not count.
+TC_INLINE void note_ties(Field& f, long n, Vec nearest) {
+    f.tied |= any(less(nearest, all(kSmallestNormal) + f.lane_bias_of(n)));
+}
+// fn(D{}), or where no vote lies on a kink the cheaper fn(D::Untied{}).
+template <class D, class Fn>
+TC_INLINE void with_slope(const Field& f, Fn fn) {
+    if (D::has_kink && !f.tied)
+        fn(typename D::Untied{});
+    else
+        fn(D{});
 }
 
 // Runs fn(first row, votes of the block) over all blocks of input capsules. Where the votes fit the budget they are

@@ -53,7 +53,7 @@ TC_STEP void gather(Field& f, Place at) {
     float total[4];
     sum_lanes4(sum, sum, sum, sum, total);
     f.activation_sum = total[0];
-    f.fresh = false;
+    f.fresh = f.tied = false;
 }
 
 TC_INLINE void put(float* to, const float* from, long count, bool add) {
@@ -84,6 +84,8 @@ TC_STEP void scatter_gradients(Field& f, Place at) {
 
 // [outputs][16] in a map <-> [vectors][16][W] of the kernels. Lanes beyond the last output capsule become 0.
 TC_STEP void load_centres(const Field& f, const float* from, float* centre) {
+    for (long k = f.outputs; k < 2 * f.outputs; ++k)   // the next field's
+        __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<uintptr_t>(from) + size_t(k) * kPoseSize * sizeof(float)));
     for (long n = 0; n < f.vectors; ++n)
         for (long half = 0; half < kPoseSize; half += Vec::W) {
             Vec m[Vec::W];

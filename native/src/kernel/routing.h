@@ -73,21 +73,24 @@ struct FactorWeigher : BlockWeigher {
     }
 };
 
-template <class M>
-TC_INLINE void next_iteration(Field& f, M& method, long t, bool last_centre_known) {
+template <bool Backward, class M>
+TC_INLINE void next_iteration(Field& f, M& method, long t) {
     Iteration &now = f.at(t), &before = f.at(t - 1);
-    const bool known = last_centre_known && f.is_last(t);
+    const bool known = Backward && f.is_last(t);
     fill_lanes(now.weight_sum, f.lanes, 0.0f);
     fill_lanes(now.coupling_sum, f.lanes, 0.0f);
     if (!known) fill_lanes(f.sums, f.vectors * kRowFloats, 0.0f);
     sweep(f, [&](long i, float* votes) {
         for (long n = 0; n < f.vectors; ++n) {
             const Centre c = vector_of(before.centre, n);
-            block_distance<typename M::D>(votes + n * f.row_pitch, c.value, c.precision, [&](int row, Vec distance) {
+            Vec nearest;
+            block_distance<typename M::D>(votes + n * f.row_pitch, c.value, c.precision, Backward ? &nearest : nullptr,
+                                          [&](int row, Vec distance) {
                 const long at = (i + row) * f.lanes + n * Vec::W;
                 store(now.distance + at, distance);
                 store(now.state + at, method.score(t, before, i + row, n, distance));
             });
+            if (Backward) note_ties(f, n, nearest);
         }
         now.factor = M::weight_is_coupling ? now.coupling : now.factor_store;
         normalise_block(f, f.pairs(now.state, i), f.pairs(now.coupling, i),
@@ -109,7 +112,7 @@ TC_INLINE void forward_field(Field& f, M& method, Place at) {
     gather(f, at);
     method.begin(false);
     first_iteration(f, method, false);
-    for (long t = 1; t < f.iterations; ++t) next_iteration(f, method, t, false);
+    for (long t = 1; t < f.iterations; ++t) next_iteration<false>(f, method, t);
     const Problem& p = *f.problem;
     store_centres(f, f.at(f.iterations - 1).centre.value, position(p.out_pose, at.image, at.row, at.column));
     method.finish_forward();
@@ -156,8 +159,10 @@ TC_INLINE void iteration_gradient(Field& f, M& method, long t) {
                 store(f.pairs(now.coupling, i + row) + n * Vec::W,
                       load(f.pairs(now.factor, i + row) + n * Vec::W) * broadcast(f.activation + i + row) * inverse);
             const Centre to = vector_of(before.centre, n);
-            block_centre_gradient<D>(votes + n * f.row_pitch, f.pairs(now.distance, i) + n * Vec::W, f.lanes, to.value,
-                                     to.precision, to.gradient, f.sums + n * kRowFloats);
+            with_slope<D>(f, [&](auto slope) {
+                block_centre_gradient<decltype(slope)>(votes + n * f.row_pitch, f.pairs(now.distance, i) + n * Vec::W, f.lanes,
+                                                       to.value, to.precision, to.gradient, f.sums + n * kRowFloats);
+            });
         }
     });
     method.after_gradient(t);
@@ -173,16 +178,10 @@ TC_INLINE void last_gradients(Field& f, M& method) {
     const float inverse = now.inverse_sum[0];
     const float* last_centre = D::has_spread ? f.at(f.iterations - 1).centre.value : f.scaled_centre;
     sweep(f, [&](long i, float* votes) {
-        for (long n = 0; n < f.vectors; ++n) {
-            const Vec offset = D::has_spread ? load(f.mean_offset + n * Vec::W) : all(0.0f);
-            block_mean_gradient<D>(votes + n * f.row_pitch, vector_of(now.centre, n), [&](int row, Vec dot) {
-                float* lanes = f.activation_gradient + (i + row) * Vec::W;
-                store(lanes, fma(all(inverse), dot - offset, load(lanes)));
-                store(f.pairs(now.coupling, i + row) + n * Vec::W, broadcast(f.activation + i + row) * all(inverse));
-            });
-        }
         method.first_gradient(i);
         for (long n = 0; n < f.vectors; ++n) {
+            for (int row = 0; row < kRows; ++row)
+                store(f.pairs(now.coupling, i + row) + n * Vec::W, broadcast(f.activation + i + row) * all(inverse));
             // Iteration t's mean, and the distances to its centre (the last one's: for the output activation).
             const auto term = [&](long t) {
                 const float* pull = f.is_last(t) ? f.activation_pull : f.at(t + 1).distance;
@@ -192,13 +191,23 @@ TC_INLINE void last_gradients(Field& f, M& method) {
             };
             float* gradient = f.vote_gradient + n * kRows * kRowFloats;
             const float* block = votes + n * f.row_pitch;
-            for (long t = 0; t < f.iterations; t += 2) {
-                const VoteTerm one = term(t);
-                if (f.is_last(t))
-                    block_vote_gradient<D, false>(block, f.lanes, one, one, t == 0, gradient);
+            const Vec offset = D::has_spread ? load(f.mean_offset + n * Vec::W) : all(0.0f);
+            const auto first_mean = [&](int row, Vec dot) {
+                float* lanes = f.activation_gradient + (i + row) * Vec::W;
+                store(lanes, fma(all(inverse), dot - offset, load(lanes)));
+            };
+            with_slope<D>(f, [&](auto slope) {
+                using S = decltype(slope);
+                if (f.is_last(0))
+                    block_vote_gradient<S, false, true>(block, f.lanes, term(0), term(0), gradient, first_mean);
                 else
-                    block_vote_gradient<D, true>(block, f.lanes, one, term(t + 1), t == 0, gradient);
-            }
+                    block_vote_gradient<S, true, true>(block, f.lanes, term(0), term(1), gradient, first_mean);
+                for (long t = 2; t < f.iterations; t += 2)
+                    if (f.is_last(t))
+                        block_vote_gradient<S, false, false>(block, f.lanes, term(t), term(t), gradient, first_mean);
+                    else
+                        block_vote_gradient<S, true, false>(block, f.lanes, term(t), term(t + 1), gradient, first_mean);
+            });
             block_weight_gradient(f.pose + i * kPoseSize, gradient, f.sinks.weight + (n * f.rows + i) * kRowFloats);
         }
         for (int row = 0; row < kRows; ++row)
@@ -219,7 +228,7 @@ TC_INLINE void backward_field(Field& f, M& method, Place at) {
     fill_lanes(f.activation_gradient, f.rows * Vec::W, 0.0f);
     method.begin(true);
     first_iteration(f, method, true);
-    for (long t = 1; t < f.iterations; ++t) next_iteration(f, method, t, true);
+    for (long t = 1; t < f.iterations; ++t) next_iteration<true>(f, method, t);
     method.before_gradients();
     for (long t = f.iterations - 1; t > 0; --t) iteration_gradient(f, method, t);
     last_gradients(f, method);

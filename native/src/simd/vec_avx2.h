@@ -44,11 +44,8 @@ TC_INLINE Vec only(Vec mask, Vec a) { return {_mm256_and_ps(mask.v, a.v)}; }    
 TC_INLINE Vec select(Vec mask, Vec a, Vec b) { return {_mm256_blendv_ps(b.v, a.v, mask.v)}; }
 TC_INLINE bool any(Vec mask) { return _mm256_movemask_ps(mask.v) != 0; }
 
-// c sign(z), 0 where z = 0.
-TC_INLINE Vec times_sign(Vec c, Vec z) {
-    const __m256 sign = _mm256_and_ps(z.v, _mm256_set1_ps(-0.0f));
-    return {_mm256_and_ps(_mm256_xor_ps(c.v, sign), _mm256_cmp_ps(z.v, _mm256_setzero_ps(), _CMP_NEQ_OQ))};
-}
+// c, negated where z is negative.
+TC_INLINE Vec flip(Vec c, Vec z) { return {_mm256_xor_ps(c.v, _mm256_and_ps(z.v, _mm256_set1_ps(-0.0f)))}; }
 
 // 2^n for the whole number n held in the low bits of t = n + 1.5 * 2^23 (-126 <= n <= 127).
 TC_INLINE Vec power_of_two(Vec t) {

@@ -53,11 +53,8 @@ TC_INLINE Vec max(Vec a, Vec b) { return select(less(b, a), a, b); }
 TC_INLINE Vec min(Vec a, Vec b) { return select(less(a, b), a, b); }
 TC_INLINE Vec abs(Vec a) { return from_bits(bits_of(a) & ints(0x7fffffff)); }
 
-// c sign(z), 0 where z = 0.
-TC_INLINE Vec times_sign(Vec c, Vec z) {
-    const Ints sign = bits_of(z) & ints(INT32_MIN);
-    return from_bits((bits_of(c) ^ sign) & (z.v != Floats{0, 0, 0, 0}));
-}
+// c, negated where z is negative.
+TC_INLINE Vec flip(Vec c, Vec z) { return from_bits(bits_of(c) ^ (bits_of(z) & ints(INT32_MIN))); }
 
 // 2^n for the whole number n held in the low bits of t = n + 1.5 * 2^23 (-126 <= n <= 127).
 TC_INLINE Vec power_of_two(Vec t) {
