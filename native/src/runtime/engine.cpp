@@ -26,6 +26,9 @@ private:
     float* data_;
 };
 
+constexpr int kPartsOfAThread = 8;
+constexpr size_t kGradientBudget = size_t(8) << 20;   // bytes
+
 size_t round_up(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 // Sizes of the parameters in the kernels' packed layout, in floats, each a whole number of cache lines.
@@ -79,7 +82,7 @@ void run_forward(const Problem& p, int threads) {
     const PackedParameters packed(p, kernels);
     // Fields do not depend on each other, so the parts may be small and taken as threads come free.
     threads = int(std::min<int64_t>(threads, fields));
-    const int64_t parts = std::min<int64_t>(fields, int64_t(threads) * 8);
+    const int64_t parts = std::min<int64_t>(fields, int64_t(threads) * kPartsOfAThread);
     const size_t scratch_size = round_up(kernels.scratch_size(p, false), 16);
     Buffer scratch(scratch_size * size_t(threads));
     std::atomic<int64_t> next{0};
@@ -97,11 +100,15 @@ void run_backward(const Problem& p, float* grad_weight, float* grad_first, float
     const int64_t per_image = p.out_height * p.out_width;
     // Where fields overlap, one image's input gradients are added up by one thread only, in a fixed order.
     const int64_t unit = fields_overlap(p) ? per_image : 1, units = p.batch * per_image / unit;
-    const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(threads, units));
 
     const PackedParameters packed(p, kernels);
     const size_t scratch_size = round_up(kernels.scratch_size(p, true), 16), gradient_size = packed.sizes.total();
-    Buffer scratch(scratch_size * size_t(parts)), gradients(gradient_size * size_t(parts));
+    // Each part adds up parameter gradients of its own. Several parts a thread, taken as threads come free, even out a
+    // core that is busy otherwise; where the parameters are many, one must do.
+    const bool small = gradient_size * sizeof(float) * size_t(threads) * kPartsOfAThread <= kGradientBudget;
+    const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(int64_t(threads) * (small ? kPartsOfAThread : 1), units));
+    threads = int(std::min<int64_t>(threads, parts));
+    Buffer scratch(scratch_size * size_t(threads)), gradients(gradient_size * size_t(parts));
 
     if (!p.every_position_once) {
         const size_t positions = size_t(p.batch * p.height * p.width * p.capsules) * sizeof(float);
@@ -110,24 +117,27 @@ void run_backward(const Problem& p, float* grad_weight, float* grad_first, float
             std::memset(p.grad_activation.data, 0, positions);
         }
     }
-    auto job = [&](int64_t k) {
-        float* own = gradients.data() + size_t(k) * gradient_size;
-        std::memset(own, 0, gradient_size * sizeof(float));
-        const Range range = part(units, parts, k);
-        kernels.backward(p, packed.parameters, packed.sizes.split(own), scratch.data() + size_t(k) * scratch_size,
-                         range.begin * unit, range.end * unit);
+    std::atomic<int64_t> next{0};
+    auto job = [&](int64_t worker) {
+        for (int64_t k; (k = next.fetch_add(1, std::memory_order_relaxed)) < parts;) {
+            float* own = gradients.data() + size_t(k) * gradient_size;
+            std::memset(own, 0, gradient_size * sizeof(float));
+            const Range range = part(units, parts, k);
+            kernels.backward(p, packed.parameters, packed.sizes.split(own), scratch.data() + size_t(worker) * scratch_size,
+                             range.begin * unit, range.end * unit);
+        }
     };
-    parallel_for(parts, threads, job);
+    parallel_for(threads, threads, job);
 
     // Part by part in a fixed order: the same bits for the same number of threads.
     auto reduce = [&](int64_t k) {
-        const Range range = part(int64_t(gradient_size), parts, k);
+        const Range range = part(int64_t(gradient_size), threads, k);
         for (int64_t other = 1; other < parts; ++other) {
             const float* from = gradients.data() + size_t(other) * gradient_size;
             for (int64_t at = range.begin; at < range.end; ++at) gradients.data()[at] += from[at];
         }
     };
-    parallel_for(parts, threads, reduce);
+    parallel_for(threads, threads, reduce);
     kernels.unpack(p, packed.sizes.split(gradients.data()), grad_weight, grad_first, grad_second);
 }
 
