@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from torch import Tensor
-from torch.nn.functional import pad
+from torch.nn.functional import pad, unfold
 
 from torchcaps.types import POSE_SIDE, Capsules
 
@@ -35,10 +35,16 @@ def gather_fields(capsules: Capsules, window: Window) -> tuple[Tensor, Tensor]:
     height, width = window.output_size(*size)
     (kh, kw), (sh, sw), (ph, pw) = window
     inputs = kh * kw * n
+    fields_are_tiles = (sh == kh or height == 1) and (sw == kw or width == 1)
 
-    def unfold(maps: Tensor) -> Tensor:
+    def fields(maps: Tensor) -> Tensor:
         maps = pad(maps, (pw, pw, ph, ph)) if ph or pw else maps
-        return maps.unfold(2, kh, sh).unfold(3, kw, sw).permute(0, 2, 3, 4, 5, 1)  # [B, Ho, Wo, kh, kw, channels]
+        if fields_are_tiles:
+            tiles = maps[:, :, : height * kh, : width * kw].unflatten(3, (width, kw)).unflatten(2, (height, kh))
+            return tiles.permute(0, 2, 4, 3, 5, 1)  # [B, Ho, Wo, kh, kw, channels]
+        # Not Tensor.unfold: compiled by Inductor (torch 2.13), its backward pass writes outside of its memory.
+        columns = unfold(maps, (kh, kw), stride=(sh, sw))  # [B, channels kh kw, Ho Wo]
+        return columns.unflatten(2, (height, width)).unflatten(1, (-1, kh, kw)).permute(0, 4, 5, 2, 3, 1)
 
-    pose = unfold(capsules.pose).reshape(batch, height, width, inputs, POSE_SIDE, POSE_SIDE)
-    return pose, unfold(capsules.activation).reshape(batch, height, width, inputs)
+    pose = fields(capsules.pose).reshape(batch, height, width, inputs, POSE_SIDE, POSE_SIDE)
+    return pose, fields(capsules.activation).reshape(batch, height, width, inputs)
