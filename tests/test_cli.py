@@ -62,3 +62,19 @@ def test_console_script() -> None:
         done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
         assert done.returncode == status
         assert bool(done.stdout) == (status == 0)
+
+
+def test_doctor_says_what_is_in_use(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    main(["doctor"])
+    shown = capsys.readouterr().out
+    for word in ("native", "vector path", "compiled", "reference", "threads", "OMP_WAIT_POLICY"):
+        assert word in shown
+    monkeypatch.setattr("torchcaps.ops.native.MISSING", "the native core is not built (for this test)")
+    main(["doctor"])
+    assert "not built (for this test)" in capsys.readouterr().out
+
+
+def test_objective_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["objective"])
+    assert capsys.readouterr().out.startswith("| method | kernel |")

@@ -44,7 +44,7 @@ def test_public_names_exist() -> None:
             assert hasattr(module, name), f"{module.__name__}.{name}"
 
 
-def test_issue_names_are_public() -> None:
+def test_names_are_public() -> None:
     assert {"create_model", "list_models", "record_routing", "Capsules"} <= set(torchcaps.__all__)
     layers = {"PrimaryCapsules", "CapsuleConv2d", "ClassCapsules", "PoseResidual", "Decoder"}
     assert layers <= set(torchcaps.nn.__all__)

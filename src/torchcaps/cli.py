@@ -69,19 +69,21 @@ def data(
     root: Path | None = None,
     output: Path | None = None,
     full: bool = False,
+    skip_bad: bool = False,
 ) -> None:
     """List, fetch, verify or show the data sets; or export turntable in smallNORB's format.
 
     Args:
         action: What to do.
-        name: Which set: mnist, fashion-mnist, cifar10, smallnorb or turntable.
+        name: Which set: mnist, fashion-mnist, cifar10, smallnorb or turntable; for show also a folder of images.
         root: The set's own folder, or a folder of such folders.
         output: The file that show writes (default NAME.png), or the folder that export writes to.
-        full: Render all 24,300 + 24,300 stereo pairs of turntable.
+        full: All 24,300 + 24,300 stereo pairs of turntable.
+        skip_bad: Of a folder of images, go on without the files that cannot be used.
     """
-    from torchcaps.data.command import run
+    from torchcaps.data.command import Call, run
 
-    run(action, name, root, output, full)
+    run(Call(action=action, name=name, root=root, output=output, full=full, skip_bad=skip_bad))
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {

@@ -6,3 +6,7 @@ class UserError(Exception):
 
     The command line prints it without a traceback, and exits with code 2.
     """
+
+
+class OptionError(UserError, ValueError):
+    """An option, on the command line or in the environment, that is not one."""

@@ -8,6 +8,7 @@ import pytest
 
 from torchcaps.bench import bench, command, growth, networks, routing
 from torchcaps.bench.plan import PARTS, Growth, Plan, full_plan, quick_plan
+from torchcaps.errors import UserError
 from torchcaps.ops import native
 
 needs_core = pytest.mark.skipif(native.core is None, reason="the benchmark measures the native core")
@@ -71,27 +72,28 @@ def test_only_some_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["bench.json", "limits.png"]
 
 
-def test_a_wrong_part(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_info:
+def test_a_wrong_part(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no part speed; wanted some of routing, networks, growth, limits"):
         bench(output=tmp_path, only="routing,speed")
-    assert exit_info.value.code == 2
-    assert "no part speed; wanted some of routing, networks, growth, limits" in capsys.readouterr().err
 
 
 @needs_matplotlib
-def test_without_the_core(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "core", None)
     monkeypatch.setattr(native, "MISSING", "no core")
-    with pytest.raises(SystemExit):
+    with pytest.raises(UserError, match="no core"):
         bench()
-    assert "no core" in capsys.readouterr().err
 
 
-def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(SystemExit):
+    with pytest.raises(UserError, match=r"pip install 'torchcaps\[bench\]'"):
         bench()
-    assert "pip install 'torchcaps[bench]'" in capsys.readouterr().err
+
+
+def test_tables_of_no_run(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no .*bench\.json: run torchcaps bench first"):
+        bench(output=tmp_path, markdown=True)
 
 
 def test_plans() -> None:

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from data_files import cifar_contents, idx_contents, norb_contents, put
 from torchcaps import data
 from torchcaps.cli import main
 from torchcaps.data import catalog
-from torchcaps.data.turntable import load_turntable
 
 
 @pytest.fixture
@@ -22,10 +22,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def tiny_turntable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torchcaps.data.turntable.DEFAULT_PAIRS", 5)
-    monkeypatch.setattr(
-        catalog, "load_turntable", lambda folder, camera: load_turntable(folder, pairs=5, camera=camera)
-    )
+    monkeypatch.setattr(catalog, "DEFAULT_PAIRS", 5)
 
 
 def test_load_by_name(root: Path) -> None:
@@ -72,6 +69,33 @@ def test_show_and_export_turntable(root: Path, capsys: pytest.CaptureFixture[str
     assert len(data.load("smallnorb", root=root / "as-norb").test) == 5
 
 
+def test_a_damaged_file_fails_the_verification(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = root / "mnist" / "train-labels-idx1-ubyte"
+    file.write_bytes(file.read_bytes()[:-1])
+    with pytest.raises(SystemExit) as stop:
+        main(["data", "verify", "mnist", "--root", str(root)])
+    assert stop.value.code == 1
+    assert "damaged" in capsys.readouterr().out
+
+
+def test_show_a_folder_of_images(
+    root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torchcaps.data.folder._default_cache", lambda: root / "cache")
+    for name, shade in (("dark", 20), ("light", 220)):
+        (root / "own" / name).mkdir(parents=True)
+        for number in range(4):
+            Image.new("L", (40, 30), shade + number).save(root / "own" / name / f"{number}.png")
+    (root / "own" / "dark" / "broken.png").write_bytes(b"not a picture")
+    call = ["data", "show", str(root / "own"), "--output", str(root / "own.png")]
+    with pytest.raises(SystemExit):
+        main(call)
+    assert "broken.png" in capsys.readouterr().err
+    main([*call, "--skip-bad"])
+    assert "1" in capsys.readouterr().out
+    assert (root / "own.png").is_file()
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -81,6 +105,9 @@ def test_show_and_export_turntable(root: Path, capsys: pytest.CaptureFixture[str
         (["verify", "turntable"], "no official files"),
         (["export", "mnist"], "not mnist"),
         (["export", "turntable"], "wants --output"),
+        (["show", "mnist", "--full"], "--full has no meaning here"),
+        (["fetch", "mnist", "--output", "x"], "--output has no meaning here"),
+        (["show", "mnist", "--skip-bad"], "--skip-bad has no meaning here"),
     ],
 )
 def test_errors_are_one_message_and_code_2(

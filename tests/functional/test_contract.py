@@ -46,6 +46,21 @@ def test_users_own_kernel_and_distance() -> None:
     assert_close(F.frms(VOTES, ACTIVATION, kernel=Triangle(), bandwidth=50.0).pose, expected)
 
 
+def test_a_clipped_kernel_ends_at_one_whatever_it_computes() -> None:
+    class Line:
+        clipped = True
+
+        def value(self, x: Tensor) -> Tensor:
+            return 1 - x
+
+        def derivative(self, x: Tensor) -> Tensor:
+            return -torch.ones_like(x)
+
+    for bandwidth in (1.0, 20.0):
+        ours = F.frms(VOTES, ACTIVATION, kernel=Line(), bandwidth=bandwidth)
+        assert_close(ours, F.frms(VOTES, ACTIVATION, kernel=F.Epanechnikov(clipped=True), bandwidth=bandwidth))
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "error", "message"),
     [
@@ -79,6 +94,8 @@ def test_more_wrong_calls() -> None:
     pose, coupling = F.frem(VOTES, ACTIVATION)
     with pytest.raises(ValueError, match=r"beta has shape \[16\], wanted \[3, 16\]"):
         F.capsule_activation(VOTES, ACTIVATION, coupling, pose, torch.ones(16), torch.zeros(3))
+    with pytest.raises(ValueError, match=r"pose has shape \[16\], wanted \[3, 16\]"):
+        F.objective(VOTES, ACTIVATION, pose[0], coupling)
     with pytest.raises(TypeError, match=r"label is torch\.float32"):
         F.spread_loss(torch.rand(2, 3), torch.zeros(2), 0.5)
     with pytest.raises(ValueError, match=r"label has shape \[3\], wanted \[2\]"):
@@ -89,9 +106,10 @@ def test_more_wrong_calls() -> None:
 
 def test_registry() -> None:
     assert F.list_routings() == ["agreement", "em", "frem", "frms", "frms_variant"]
+    assert F.list_routings(native=True) == ["em", "frem", "frms"]
     with pytest.raises(ValueError, match="routing='fram': wanted one of agreement, em, frem"):
         F.routing_method("fram")
     with pytest.raises(ValueError, match="'frem' is registered already"):
-        register_routing("frem", algorithm=F.frem, parameters=lambda j, d: {})(lambda *_: None)
+        register_routing("frem", label="", algorithm=F.frem, parameters=lambda j, d: {})(lambda *_: None)
     with pytest.raises(TypeError, match="routing 'em' has no option 'kernel'; it has final_lambda, iterations"):
         F.routing_method("em").check_options({"kernel": "gaussian"})

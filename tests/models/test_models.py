@@ -76,7 +76,7 @@ def structure(model: HybridNetwork) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_structure_is_the_designs() -> None:
+def test_structure() -> None:
     hybrid64, hybrid32 = create_model("hybrid64"), create_model("hybrid32")
     assert structure(hybrid64) == [(4, 8), (3,), (8, 8), (5,), (8, 16), (3,), (16, 32)]
     assert structure(hybrid32) == [(4, 8), (3,), (8, 16), (3,), (16, 32)]

@@ -9,7 +9,7 @@ import torch
 from torch.testing import assert_close
 
 from torchcaps import BackendUnavailableError, Capsules, use_backend
-from torchcaps.functional import Mahalanobis
+from torchcaps.functional import Gaussian, Mahalanobis
 from torchcaps.nn import CapsuleConv2d, ClassCapsules, record_routing
 from torchcaps.ops import backend, dispatch, native
 
@@ -98,6 +98,31 @@ def test_compiled_equals_reference_for_any_batch_size() -> None:
             output.pose.square().sum().add(output.activation[:, 0].sum()).backward()
             results.append((output.pose, output.activation, layer.weight.grad, layer.beta.grad, layer.beta0.grad))
         assert_close(*results, rtol=1e-4, atol=1e-5)
+
+
+def test_compiled_without_a_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with use_backend("compiled"), pytest.raises(BackendUnavailableError, match=r"wants a C\+\+ compiler"):
+        CapsuleConv2d(2, 3)(capsules())
+
+
+def test_the_same_object_opens_several_blocks() -> None:
+    before = backend.requested_backend()
+    reference = use_backend("reference")
+    for _ in range(2):
+        with reference:
+            assert backend.requested_backend() == "reference"
+        assert backend.requested_backend() == before
+
+
+def test_a_kernel_of_the_users_is_not_taken_for_its_base() -> None:
+    class Halved(Gaussian):
+        def value(self, x: torch.Tensor) -> torch.Tensor:
+            return super().value(x) / 2
+
+    layer = CapsuleConv2d(2, 3, kernel=Halved())
+    with use_backend("native"), pytest.raises(BackendUnavailableError, match="Halved"):
+        layer(capsules())
 
 
 def test_recording_runs_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,11 @@
 """The command: run the parts, show their tables, write JSON and plots."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from torchcaps.bench.plan import PARTS, full_plan, quick_plan
+from torchcaps.errors import OptionError, UserError
 
 
 def bench(
@@ -27,26 +27,23 @@ def bench(
         markdown: Measure nothing; print the bench.json in the output folder as markdown tables.
     """
     if markdown:
-        print(write_markdown(json.loads((output / "bench.json").read_text())))
+        results = output / "bench.json"
+        if not results.is_file():
+            raise OptionError(f"there is no {results}: run torchcaps bench first, or name its folder with --output")
+        print(write_markdown(json.loads(results.read_text())))
         return
     parts = [part.strip() for part in only.split(",")]
     if unknown := [part for part in parts if part not in PARTS]:
-        stop(f"--only {only}: no part {', '.join(unknown)}; wanted some of {', '.join(PARTS)}")
+        raise OptionError(f"--only {only}: no part {', '.join(unknown)}; wanted some of {', '.join(PARTS)}")
     try:
         import matplotlib  # noqa: F401 - better to know now than after a quarter of an hour
     except ImportError:
-        stop("the plots need matplotlib: pip install 'torchcaps[bench]'")
+        raise UserError("the plots need matplotlib: pip install 'torchcaps[bench]'") from None
     from torchcaps.ops import native
 
     if native.core is None:
-        stop(f"there is nothing to measure: {native.MISSING}")
+        raise UserError(f"there is nothing to measure: {native.MISSING}")
     run(quick, output, parts)
-
-
-def stop(message: str) -> None:
-    """End the command as a wrong call ends."""
-    print(message, file=sys.stderr)
-    raise SystemExit(2)
 
 
 def run(quick: bool, output: Path, parts: list[str]) -> None:

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass
 
+from torchcaps.functional.registry import list_routings
+
 PARTS = ("routing", "networks", "growth", "limits")
-METHODS = ("frem", "frms", "em")
+METHODS = tuple(list_routings(native=True))
 
 HYBRID, CNN = "hybrid64", "cnn64"
 

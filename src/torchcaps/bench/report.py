@@ -11,9 +11,11 @@ from torchcaps.bench import networks, routing
 from torchcaps.bench.measure import Spread, key, ratio, spread, total
 from torchcaps.bench.plan import CNN, HYBRID, METHODS
 from torchcaps.bench.routing import ALL
+from torchcaps.functional.registry import routing_method
 
 Result = dict[str, Any]
-LABELS = {"frem": "FREM", "frms": "FRMS", "em": "EM"}
+FEW_ROUNDS = 4  # fewer are said beside the ratio
+LABELS = {name: routing_method(name).label for name in METHODS}
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ def ratio_text(values: Spread) -> str:
         return "-"
     if values.count == 1:
         return short(values.median)
-    return f"{short(values.median)} ({short(values.lower)} to {short(values.upper)})"
+    rounds = f", {values.count} rounds" if values.count < FEW_ROUNDS else ""
+    return f"{short(values.median)} ({short(values.lower)} to {short(values.upper)}{rounds})"
 
 
 def memory_text(size: float | None) -> str:
@@ -127,7 +130,8 @@ def network_tables(result: Result) -> list[Table]:
     for mode in networks.MODES:
         columns += [f"{mode}, ms", f"relative to {CNN}", "paper"]
     layouts = ", ".join(f"{name.replace('/', ' ')} {layout}" for name, layout in result["layouts"].items())
-    note = f"{HYBRID} against {CNN}. Each network runs in the memory layout that was fastest for it here: {layouts}. "
+    note = f"{HYBRID} against {CNN}. Each network (the hybrid with native FREM) was tried in both memory layouts, "
+    note += f"and runs in the faster: {layouts}. "
     note += "Training: forward, spread loss, backward, Adam. Paper: its Table 1, relative to its CNN."
     title = f"Networks, batch {result['batch']}"
     columns += [f"peak of {mode}, MB" for mode in networks.MODES]
@@ -154,7 +158,8 @@ def headline(result: Result) -> Table:
     mine, cnn = peaks["native/frem/training"], peaks["cnn/training"]
     memory = f"{mine / cnn:.2f}" if mine and cnn else "-"
     rows.append([f"FREM {HYBRID}, training: peak memory relative to {CNN}", memory, ""])
-    note = "Peak memory is that of the process in its first step, less what it held with model and input loaded."
+    note = "Peak memory is that of the process in a step, less what it held with model and input loaded; of a process "
+    note += "of its own, but for compiled. The reference's first, cold step counts among its rounds."
     return Table("In short", ["", "measured", "paper"], rows, note)
 
 

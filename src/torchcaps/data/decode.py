@@ -48,7 +48,7 @@ def decode(path: Path, size: int, channels: int) -> Tensor | str:
             width, height = image.size
             if width * height > MAX_PIXELS:
                 return f"{width}x{height} pixels are more than {MAX_PIXELS // 10**6} million"
-            # Lets JPEG decode at a half, quarter or eighth of its size: photographs load several times faster.
+            # Lets JPEG decode at a half, quarter or eighth of its size: photographs load faster.
             image.draft(None, (2 * size, 2 * size))
             return _pixels(image, size, channels)
     except image_module.UnidentifiedImageError:

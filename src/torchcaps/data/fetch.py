@@ -48,6 +48,8 @@ def lacking(source: Source, folder: Path) -> list[Download]:
     """The downloads that have something which is not there yet."""
     if source.archive(folder):
         return []
+    if not source.missing(folder):
+        return []  # optional files too: the official ones may not belong to what is there
     return [one for one in source.downloads if not all(source.find(folder, name) for name in one.files)]
 
 
@@ -66,7 +68,10 @@ def check_present(source: Source, folder: Path) -> None:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """One process at a time; the others wait, and then find the files."""
-    from filelock import FileLock
+    try:
+        from filelock import FileLock
+    except ImportError:
+        raise DataError("fetching needs filelock: pip install 'torchcaps[data]'") from None
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

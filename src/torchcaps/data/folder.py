@@ -112,7 +112,9 @@ def _complaint(root: Path, bad: dict[Path, str]) -> str:
     if len(bad) > len(named):
         named.append(f"  and {len(bad) - len(named)} more")
     lines = [f"{len(bad)} of the files in {root} cannot be used:", *named]
-    return "\n".join([*lines, "Mend or remove them, or go on without them (--skip-bad)."])
+    return "\n".join(
+        [*lines, "Mend or remove them, or go on without them (skip_bad=True, on the command line --skip-bad)."]
+    )
 
 
 def _default_cache() -> Path:

@@ -125,7 +125,7 @@ class BatchLoader:
         whole = order[batch * self.batch_size : (batch + 1) * self.batch_size]  # [B]
         start, stop = self._part(len(whole))
         index = whole[start:stop].to(self.split.images.device)  # [B / world_size]
-        # index_select copies whole images; plain indexing goes pixel by pixel, and takes twenty times as long.
+        # index_select copies whole images; plain indexing goes pixel by pixel, and takes far longer.
         images = self.split.images.index_select(0, index)
         labels = self.split.labels.index_select(0, index.to(self.split.labels.device))
         if self.device is not None:

@@ -62,7 +62,8 @@ def viewpoint_splits(
         train,
         held,
         data.test.take(_where(~tested)),
-        note=f"training on {factor}s {familiar.tolist()}, test on the others; {how}",
+        note=f"{data.note}; " * bool(data.note)
+        + f"training on {factor}s {familiar.tolist()}, test on the others; {how}",
         familiar=data.test.take(_where(tested)),
     )
 

@@ -99,7 +99,7 @@ def resize(images: Tensor, height: int, width: int) -> Tensor:
 
 
 def _block_mean(images: Tensor, down: int, right: int) -> Tensor:
-    # Strided sums: several times faster on CPUs than pooling.
+    # Strided sums: faster on CPUs than pooling.
     rows = images[:, :, 0::down]
     for offset in range(1, down):
         rows = rows + images[:, :, offset::down]  # [B, C, H / down, W]

@@ -8,6 +8,7 @@ from torchcaps.functional.density import (
     Kernel,
     Normalize,
     check_number,
+    check_shapes,
     check_votes,
     resolve_distance,
     resolve_kernel,
@@ -43,13 +44,7 @@ def capsule_activation(
     """
     check_votes(votes, activation, 1)
     check_number("bandwidth", bandwidth)
-    wanted = {"coupling": votes.shape[:-1], "pose": votes.shape[:-3] + votes.shape[-2:]}
-    wanted |= {"beta": votes.shape[-2:], "beta0": votes.shape[-2:-1]}
-    for (name, shape), given in zip(wanted.items(), (coupling, pose, beta, beta0), strict=True):
-        if given.shape != shape:
-            raise ValueError(
-                f"{name} has shape {list(given.shape)}, wanted {list(shape)} for votes {list(votes.shape)}"
-            )
+    check_shapes(votes, coupling=coupling, pose=pose, beta=beta, beta0=beta0)
     k, d = resolve_kernel(kernel, normalize), resolve_distance(distance)
     x = scaled_distance(d, votes, beta * pose, bandwidth) + beta0 / bandwidth  # [..., I, J]
     density = (coupling * activation.unsqueeze(-1) * k.value(x)).sum(-2)  # [..., J]

@@ -7,7 +7,7 @@ Couplings and weights are carried as logarithms, so that a softmax or a Gaussian
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -53,7 +53,7 @@ class Epanechnikov:
 class Gaussian:
     """k(x) = exp(-x / 2)."""
 
-    clipped: bool = False
+    clipped: ClassVar[bool] = False
 
     def value(self, x: Tensor) -> Tensor:
         return torch.exp(-x / 2)
@@ -66,6 +66,20 @@ class Gaussian:
 
     def log_slope(self, x: Tensor) -> Tensor:
         return -x / 2 - math.log(2)
+
+
+@dataclass(frozen=True)
+class ClippedKernel:
+    """A user's kernel that says it is clipped: whatever it computes from x = 1 on counts as 0."""
+
+    kernel: Kernel
+    clipped: ClassVar[bool] = True
+
+    def value(self, x: Tensor) -> Tensor:
+        return torch.where(x < 1, self.kernel.value(x), 0.0)
+
+    def derivative(self, x: Tensor) -> Tensor:
+        return torch.where(x < 1, self.kernel.derivative(x), 0.0)
 
 
 Distance = Callable[[Tensor, Tensor], Tensor]
@@ -128,7 +142,7 @@ def resolve_kernel(kernel: str | Kernel, normalize: Normalize) -> Kernel:
         raise TypeError(
             f"kernel={kernel!r} has no {', '.join(missing)}: a kernel object has value(x), derivative(x) and clipped"
         )
-    return kernel
+    return ClippedKernel(kernel) if kernel.clipped and not isinstance(kernel, Epanechnikov) else kernel
 
 
 def resolve_distance(distance: str | Distance) -> Distance:
@@ -176,6 +190,18 @@ def scaled_distance(distance: Distance, votes: Tensor, pose: Tensor, bandwidth: 
             f"distance gave shape {list(x.shape)}, wanted {list(votes.shape[:-1])}: one number for each pair of vectors"
         )
     return x / bandwidth
+
+
+def check_shapes(votes: Tensor, **given: Tensor) -> None:
+    """Raise unless what goes with votes ``[..., I, J, D]`` has the shape that its name says."""
+    lead, (outputs, size) = votes.shape[:-3], votes.shape[-2:]
+    shapes = {"coupling": votes.shape[:-1], "pose": (*lead, outputs, size), "activation": (*lead, outputs)}
+    shapes |= {"beta": (outputs, size), "beta0": (outputs,), "beta_u": (outputs,), "beta_a": (outputs,)}
+    for name, value in given.items():
+        if value.shape != shapes[name]:
+            raise ValueError(
+                f"{name} has shape {list(value.shape)}, wanted {list(shapes[name])} for votes {list(votes.shape)}"
+            )
 
 
 def safe_log(x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from torchcaps.functional.density import check_number, check_votes, relative_weights, weighted_mean
+from torchcaps.functional.density import check_number, check_shapes, check_votes, relative_weights, weighted_mean
 from torchcaps.functional.registry import Parameters, Start, register_routing
 from torchcaps.types import Routed
 
@@ -36,9 +36,7 @@ def em(
     torch.Size([3])
     """
     check_votes(votes, activation, iterations)
-    for name, beta in (("beta_u", beta_u), ("beta_a", beta_a)):
-        if beta.shape != votes.shape[-2:-1]:
-            raise ValueError(f"{name} has shape {list(beta.shape)}, wanted {[votes.shape[-2]]}: one number a capsule")
+    check_shapes(votes, beta_u=beta_u, beta_a=beta_a)
     for name, number in (("final_lambda", final_lambda), ("lambda_decay", lambda_decay)):
         check_number(name, number, positive=False)
     check_number("variance_floor", variance_floor)
@@ -79,9 +77,11 @@ def em_log_likelihood(votes: Tensor, activation: Tensor, routed: Routed, *, vari
     p_j are the output activations, normalised over j; the variance is that of the M step which gave ``routed``.
     """
     check_votes(votes, activation, 1)
+    check_shapes(votes, **routed._asdict())
     weight = routed.coupling * activation.unsqueeze(-1)  # [..., I, J]
     variance = weighted_variance(votes, routed.pose, weight, torch.ones_like(routed.pose), variance_floor)
-    prior = routed.activation.log() - routed.activation.sum(-1, keepdim=True).log()  # [..., J]
+    present = routed.activation.clamp(min=torch.finfo(votes.dtype).tiny)  # a prior of 0 in all of them is none at all
+    prior = present.log() - present.sum(-1, keepdim=True).log()  # [..., J]
     log_p = torch.logsumexp(prior.unsqueeze(-2) + log_gaussian(votes, routed.pose, variance), dim=-1)  # [..., I]
     return (activation * log_p).mean(-1)
 
@@ -91,7 +91,7 @@ def em_parameters(outputs: int, size: int) -> dict[str, Start]:
     return {"beta_u": Start((outputs,), 0.0), "beta_a": Start((outputs,), 0.0)}
 
 
-@register_routing("em", algorithm=em, parameters=em_parameters)
+@register_routing("em", label="EM", algorithm=em, parameters=em_parameters, native=("beta_u", "beta_a"))
 def route_em(votes: Tensor, activation: Tensor, parameters: Parameters, **options: Any) -> Routed:
     """EM routing."""
     return em(votes, activation, parameters["beta_u"], parameters["beta_a"], **options)

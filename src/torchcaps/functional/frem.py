@@ -64,7 +64,7 @@ def frem(
     return Clusters(pose, log_r.exp())
 
 
-@register_routing("frem", algorithm=frem, parameters=density_parameters)
+@register_routing("frem", label="FREM", algorithm=frem, parameters=density_parameters, native=("beta", "beta0"))
 def route_frem(votes: Tensor, activation: Tensor, parameters: Parameters, **options: Any) -> Routed:
     """FREM with the activation of eq. 9."""
     return activate(votes, activation, frem(votes, activation, **options), parameters, **options)

@@ -65,7 +65,7 @@ def frms(
     return Clusters(pose, log_r.exp())
 
 
-@register_routing("frms", algorithm=frms, parameters=density_parameters)
+@register_routing("frms", label="FRMS", algorithm=frms, parameters=density_parameters, native=("beta", "beta0"))
 def route_frms(votes: Tensor, activation: Tensor, parameters: Parameters, **options: Any) -> Routed:
     """FRMS with the activation of eq. 9."""
     return activate(votes, activation, frms(votes, activation, **options), parameters, **options)

@@ -41,8 +41,10 @@ def reconstruction_loss(image: Tensor, target: Tensor, *, weight: float = 0.0005
 
     Shapes: image and target ``[B, C, H, W]`` -> ``[]``.
     """
-    if image.shape != target.shape:
-        raise ValueError(f"image has shape {list(image.shape)} and target {list(target.shape)}: wanted the same")
+    if image.dim() != 4 or image.shape != target.shape:
+        raise ValueError(
+            f"image has shape {list(image.shape)}, target {list(target.shape)}: wanted [B, C, H, W] for both"
+        )
     return weight * (image - target).square().sum((1, 2, 3)).mean()
 
 

@@ -9,6 +9,7 @@ from torchcaps.functional.density import (
     Kernel,
     Normalize,
     check_number,
+    check_shapes,
     check_votes,
     resolve_distance,
     resolve_kernel,
@@ -36,6 +37,7 @@ def objective(
     """
     check_votes(votes, activation, 1)
     check_number("bandwidth", bandwidth)
+    check_shapes(votes, pose=pose, coupling=coupling)
     k, d = resolve_kernel(kernel, normalize), resolve_distance(distance)
     x = scaled_distance(d, votes, pose, bandwidth)  # [..., I, J]
     return (coupling * activation.unsqueeze(-1) * k.value(x)).sum((-2, -1)) / votes.shape[-3]

@@ -1,4 +1,4 @@
-"""One contract for every routing method. Layers, tests, benchmark and docs iterate over this registry."""
+"""One contract for every routing method. Layers, dispatch, benchmark and tests take the methods from this registry."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -28,12 +28,18 @@ class Route(Protocol):
 
 @dataclass(frozen=True)
 class RoutingMethod:
-    """A registered method: what it learns for (J, D), how it routes, and the options with their defaults."""
+    """A registered method: what it learns for (J, D), how it routes, and the options with their defaults.
+
+    ``native`` are the names of its parameters in the order in which the native core takes them; None where the core
+    does not have the method.
+    """
 
     name: str
+    label: str
     parameters: Callable[[int, int], dict[str, Start]]
     route: Route
     options: Mapping[str, Any]
+    native: tuple[str, str] | None = None
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Raise for an option that the method does not have."""
@@ -48,7 +54,12 @@ _METHODS: dict[str, RoutingMethod] = {}
 
 
 def register_routing(
-    name: str, *, algorithm: Callable[..., Any], parameters: Callable[[int, int], dict[str, Start]]
+    name: str,
+    *,
+    label: str,
+    algorithm: Callable[..., Any],
+    parameters: Callable[[int, int], dict[str, Start]],
+    native: tuple[str, str] | None = None,
 ) -> Callable[[Route], Route]:
     """Register a ``route`` function; the keyword-only arguments of ``algorithm`` are the method's options."""
     options = {
@@ -60,7 +71,7 @@ def register_routing(
     def register(route: Route) -> Route:
         if name in _METHODS:
             raise ValueError(f"routing method {name!r} is registered already")
-        _METHODS[name] = RoutingMethod(name, parameters, route, options)
+        _METHODS[name] = RoutingMethod(name, label, parameters, route, options, native)
         return route
 
     return register
@@ -77,6 +88,6 @@ def routing_method(name: str) -> RoutingMethod:
     return _METHODS[name]
 
 
-def list_routings() -> list[str]:
-    """Names of all routing methods, in alphabetical order."""
-    return sorted(_METHODS)
+def list_routings(*, native: bool = False) -> list[str]:
+    """Names of all routing methods, or of those that the native core has, in alphabetical order."""
+    return sorted(name for name, method in _METHODS.items() if method.native or not native)

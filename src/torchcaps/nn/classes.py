@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.nn.conv import pair
-from torchcaps.nn.routed import BetaInit, RoutedLayer
+from torchcaps.nn.routed import BetaInit, RoutedLayer, check_positive
 from torchcaps.ops.window import Window
 from torchcaps.types import POSE_SIDE, POSE_SIZE, Capsules, Classified
 
@@ -38,6 +38,7 @@ class ClassCapsules(RoutedLayer):
         beta_init: BetaInit = "neutral",
         **routing_options: Any,
     ) -> None:
+        check_positive("ClassCapsules", classes=classes)
         if map_size is None and not shared:
             raise ValueError("ClassCapsules: wanted map_size (height and width of the map), or shared=True")
         size = None if map_size is None else pair("map_size", map_size, 1)

@@ -4,7 +4,7 @@ import os
 from types import TracebackType
 from typing import Literal, Self
 
-from torchcaps.errors import UserError
+from torchcaps.errors import OptionError, UserError
 
 Backend = Literal["auto", "native", "compiled", "reference"]
 BACKENDS = ("auto", "native", "compiled", "reference")
@@ -20,7 +20,7 @@ class BackendUnavailableError(UserError, RuntimeError):
 def requested_backend() -> str:
     """The backend asked for by :class:`use_backend` or the environment variable ``TORCHCAPS_BACKEND``."""
     if _requested not in BACKENDS:
-        raise ValueError(f"{VARIABLE}={_requested!r}: wanted one of {', '.join(BACKENDS)}")
+        raise OptionError(f"{VARIABLE}={_requested!r}: wanted one of {', '.join(BACKENDS)}")
     return _requested
 
 
@@ -32,6 +32,7 @@ class use_backend:  # noqa: N801 - reads as the function that it also is
     - ``"reference"``: plain PyTorch, any device and type, any kernel and distance.
     - ``"auto"`` (the default): native where it can serve, otherwise the reference.
 
+    The choice holds for the whole process, all of its threads included.
     A backend asked for by name that cannot serve raises :class:`BackendUnavailableError` and says why.
 
     >>> with use_backend("reference"):
@@ -43,9 +44,12 @@ class use_backend:  # noqa: N801 - reads as the function that it also is
         global _requested
         if name not in BACKENDS:
             raise ValueError(f"use_backend({name!r}): wanted one of {', '.join(BACKENDS)}")
+        self._name = name
         self._before, _requested = _requested, name
 
     def __enter__(self) -> Self:
+        global _requested
+        _requested = self._name  # again: the same object may open several blocks
         return self
 
     def __exit__(

@@ -1,5 +1,7 @@
 """``torch.compile`` of the reference, for devices that the native core does not cover."""
 
+import os
+import shutil
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
@@ -14,6 +16,14 @@ from torchcaps.types import Capsules, Routed
 
 # One compiled function serves every layer and option, and each combination is a compilation of its own.
 _MOST_COMPILATIONS = 256
+COMPILERS = ("g++", "clang++", "c++")
+
+
+def why_not(device: torch.device) -> str | None:
+    """Why ``torch.compile`` cannot serve on a device, or None where it can."""
+    if device.type == "cpu" and not any(shutil.which(name) for name in (os.environ.get("CXX"), *COMPILERS) if name):
+        return f"torch.compile wants a C++ compiler, and none of {', '.join(COMPILERS)} was found"
+    return None
 
 
 @cache
@@ -36,6 +46,7 @@ def route_map(
     if torch.compiler.is_compiling():  # it becomes a part of the larger graph
         return reference.route_map(capsules, weight, parameters, **arguments)
     if capsules.pose.shape[0] > 1:  # 0 and 1 are always compiled apart
+        capsules = Capsules(*(maps.view_as(maps) for maps in capsules))  # the mark is not for the caller's tensors
         for maps in capsules:
             torch._dynamo.mark_dynamic(maps, 0)
     # Only the batch size is dynamic: sizes of maps and numbers of capsules are worth a compilation of their own.

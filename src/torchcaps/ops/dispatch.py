@@ -9,14 +9,12 @@ import torch
 from torch import Tensor
 
 from torchcaps.functional.density import Epanechnikov, Gaussian
-from torchcaps.functional.registry import Parameters, RoutingMethod
+from torchcaps.functional.registry import Parameters, RoutingMethod, list_routings
 from torchcaps.ops import compiled, native, reference
 from torchcaps.ops.backend import BackendUnavailableError, requested_backend
 from torchcaps.ops.window import Window
 from torchcaps.types import POSE_SIZE, Capsules
 
-# method -> its two parameters, in the order in which the native core takes them
-NATIVE_METHODS = {"frms": ("beta", "beta0"), "frem": ("beta", "beta0"), "em": ("beta_u", "beta_a")}
 NATIVE_DISTANCES = ("l1", "l2")
 
 
@@ -40,6 +38,8 @@ def route_map(
             raise BackendUnavailableError(f'use_backend("native"): {reason}; "reference" serves every call')
         if native.core is None and not torch.compiler.is_compiling():
             warn_of_missing_core()
+    if backend == "compiled" and (reason := compiled.why_not(capsules.pose.device)):
+        raise BackendUnavailableError(f'use_backend("compiled"): {reason}; "reference" serves every call')
     route = compiled.route_map if backend == "compiled" else reference.route_map
     routed = route(capsules, weight, parameters, window=window, method=method, options=options, vote_offset=vote_offset)
     return routed.pose, routed.activation
@@ -52,8 +52,8 @@ def why_not_native(
     pose, full = capsules.pose, {**method.options, **options}
     if native.core is None:
         return native.MISSING
-    if method.name not in NATIVE_METHODS:
-        return f"the native core routes by {', '.join(NATIVE_METHODS)}, not by {method.name}"
+    if method.native is None:
+        return f"the native core routes by {', '.join(list_routings(native=True))}, not by {method.name}"
     if pose.device.type != "cpu":
         return f"the native core runs on the CPU, and the capsules are on {pose.device}"
     if pose.dtype != torch.float32:
@@ -71,9 +71,9 @@ def why_not_native(
 
 def native_kernel(kernel: Any) -> str | None:
     """What the core calls a kernel (it reads the plain names as we do); None for one that it does not have."""
-    if isinstance(kernel, Epanechnikov):
+    if type(kernel) is Epanechnikov:  # a subclass may be another kernel
         return "epanechnikov-clipped" if kernel.clipped else "epanechnikov-unclipped"
-    if isinstance(kernel, Gaussian):
+    if type(kernel) is Gaussian:
         return "gaussian"
     return kernel if isinstance(kernel, str) else None
 
@@ -90,7 +90,7 @@ def _route_natively(
         capsules.pose,
         capsules.activation,
         weight,
-        *(parameters[name] for name in NATIVE_METHODS[method.name]),
+        *(parameters[name] for name in method.native or ()),
         [size for pair in window for size in pair],
         method.name,
         options["iterations"],
@@ -105,4 +105,7 @@ def _route_natively(
 @cache
 def warn_of_missing_core() -> None:
     """Once in a process: routing works, but slowly."""
-    warnings.warn(f"{native.MISSING}. Routing uses plain PyTorch meanwhile, more than ten times slower", stacklevel=2)
+    warnings.warn(
+        f"{native.MISSING}. Routing uses plain PyTorch meanwhile, which is far slower (docs/performance.md)",
+        stacklevel=2,
+    )

@@ -2,11 +2,10 @@
 
 import os
 import platform
-import shutil
 
 import torch
 
-from torchcaps.ops import native
+from torchcaps.ops import compiled, native
 from torchcaps.ops.backend import VARIABLE, requested_backend
 
 
@@ -18,7 +17,7 @@ def findings() -> dict[str, str]:
         "native": native.MISSING or _native(),
         "compiled": _compiled(),
         "reference": "available: any device and floating type, every option",
-        "threads": f"{torch.get_num_threads()} (torch.set_num_threads), {os.cpu_count()} processors",
+        "threads": f"{torch.get_num_threads()} (torch.set_num_threads), {os.cpu_count()} processors; {_waiting()}",
     }
 
 
@@ -29,6 +28,15 @@ def _backend() -> str:
         return str(error)
 
 
+def _waiting() -> str:
+    """PyTorch's own threads spin for some milliseconds after each operation, on the cores that routing wants."""
+    policy = os.environ.get("OMP_WAIT_POLICY")
+    advice = (
+        "" if policy else ": PASSIVE, set before Python starts, keeps PyTorch's waiting threads off routing's cores"
+    )
+    return f"OMP_WAIT_POLICY is {policy or 'not set'}{advice}"
+
+
 def _native() -> str:
     found = native.core.capabilities()
     usable, built = found["usable_vector_paths"], found["vector_paths"]
@@ -36,7 +44,6 @@ def _native() -> str:
 
 
 def _compiled() -> str:
-    if not any(shutil.which(name) for name in (os.environ.get("CXX"), "g++", "clang++", "c++") if name):
-        return "not available on the CPU: torch.compile wants a C++ compiler (g++ or clang++), and none was found"
-    gpu = f"; {torch.cuda.get_device_name()} is there (untested)" if torch.cuda.is_available() else "; no GPU here"
-    return f"available: torch.compile of the reference{gpu}"
+    reason = compiled.why_not(torch.device("cpu"))
+    gpu = f"{torch.cuda.get_device_name()} is there (untested)" if torch.cuda.is_available() else "no GPU here"
+    return f"not available: {reason}; {gpu}" if reason else f"available: torch.compile of the reference; {gpu}"

@@ -39,12 +39,13 @@ def gather_fields(capsules: Capsules, window: Window) -> tuple[Tensor, Tensor]:
 
     def fields(maps: Tensor) -> Tensor:
         maps = pad(maps, (pw, pw, ph, ph)) if ph or pw else maps
+        channels = maps.shape[1]
         if fields_are_tiles:
-            tiles = maps[:, :, : height * kh, : width * kw].unflatten(3, (width, kw)).unflatten(2, (height, kh))
+            tiles = maps[:, :, : height * kh, : width * kw].reshape(batch, channels, height, kh, width, kw)
             return tiles.permute(0, 2, 4, 3, 5, 1)  # [B, Ho, Wo, kh, kw, channels]
         # Not Tensor.unfold: compiled by Inductor (torch 2.13), its backward pass writes outside of its memory.
         columns = unfold(maps, (kh, kw), stride=(sh, sw))  # [B, channels kh kw, Ho Wo]
-        return columns.unflatten(2, (height, width)).unflatten(1, (-1, kh, kw)).permute(0, 4, 5, 2, 3, 1)
+        return columns.reshape(batch, channels, kh, kw, height, width).permute(0, 4, 5, 2, 3, 1)
 
     pose = fields(capsules.pose).reshape(batch, height, width, inputs, POSE_SIDE, POSE_SIDE)
     return pose, fields(capsules.activation).reshape(batch, height, width, inputs)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from torchcaps.functional import em_log_likelihood, objective, routing_method, trace_routing
+from torchcaps.functional import em_log_likelihood, list_routings, objective, routing_method, trace_routing
 
 FIELDS, INPUTS, OUTPUTS, SIZE = 500, 16, 8, 16
 ITERATIONS = 5
@@ -47,7 +47,7 @@ def courses() -> Iterator[Course]:
         fell = (values.diff(dim=0) < -1e-12 * values[:-1].abs()).any(0)  # [fields]; 1e-12: rounding
         return Course(method, options, values.mean(1).tolist(), fell.double().mean().item())
 
-    for method in ("frms", "frem"):
+    for method in (name for name in list_routings() if "kernel" in routing_method(name).options):
         for kernel in ("epanechnikov", "gaussian"):
             for normalize in ("softmax", "sum"):
                 yield course(method, {"kernel": kernel, "normalize": normalize, **DENSITY_OPTIONS})

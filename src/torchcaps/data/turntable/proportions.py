@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 
 Draw: TypeAlias = Callable[[float, float], float]  # lowest, highest -> a proportion of this instance
 
-INSTANCES = 10
 TRAIN_INSTANCES = (4, 6, 7, 8, 9)  # as in smallNORB
 TEST_INSTANCES = (0, 1, 2, 3, 5)
 
