@@ -1,0 +1,7 @@
+"""A trained network with all that it needs to be used: how its input is prepared, and what its classes are called."""
+
+from torchcaps.classifier.classifier import Classifier, Predictions
+from torchcaps.classifier.evaluation import Evaluation, evaluate
+from torchcaps.classifier.files import load, save
+
+__all__ = ["Classifier", "Evaluation", "Predictions", "evaluate", "load", "save"]
