@@ -13,6 +13,7 @@ from tyro.conf import Positional
 
 from torchcaps.bench import bench
 from torchcaps.errors import UserError
+from torchcaps.train.command import train_command
 
 
 def models(run: bool = False) -> None:
@@ -105,12 +106,14 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"torchcaps {__version__}")
         return
     debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
     try:
+        train, rest = train_command(arguments[1:] if arguments[:1] == ["train"] else [])
         tyro.extras.subcommand_cli_from_dict(
-            COMMANDS,
+            {"train": train, **COMMANDS},
             prog="torchcaps",
             description="Capsule networks for PyTorch. --version prints the version, --debug shows tracebacks.",
-            args=[argument for argument in arguments if argument != "--debug"],
+            args=["train", *rest] if arguments[:1] == ["train"] else arguments,
         )
     except UserError as error:
         if debug:

@@ -2,6 +2,17 @@
 
 from torchcaps.classifier.classifier import Classifier, Predictions
 from torchcaps.classifier.evaluation import Evaluation, evaluate
+from torchcaps.classifier.explain import Explanation, explain, heat_overlay
 from torchcaps.classifier.files import load, save
 
-__all__ = ["Classifier", "Evaluation", "Predictions", "evaluate", "load", "save"]
+__all__ = [
+    "Classifier",
+    "Evaluation",
+    "Explanation",
+    "Predictions",
+    "evaluate",
+    "explain",
+    "heat_overlay",
+    "load",
+    "save",
+]

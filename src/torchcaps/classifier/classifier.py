@@ -2,10 +2,11 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from torchcaps.data.arrays import Images, as_images
+from torchcaps.data.arrays import Images, as_channels, as_images
 from torchcaps.data.pipeline import Pipeline, mean_over_crops
 from torchcaps.data.types import DataError, Split
 from torchcaps.models.network import Network
@@ -40,28 +41,49 @@ class Classifier(nn.Module):
         self.network: Network = create_model(model, **options)
         self.model, self.options = model, options
         self.pipeline, self.classes, self.card = pipeline, classes, card or {}
+        if len(classes) != self.network.classes:
+            raise ValueError(f"{len(classes)} names for the {self.network.classes} classes of the network")
+        if pipeline.crop != self.network.image_size:
+            raise ValueError(f"the pipeline crops to {pipeline.crop}, the network takes {self.network.image_size}")
 
     def forward(self, image: Tensor) -> Classified | Scores:
         """Prepared images ``[B, C, S, S]`` to what the network says of them."""
         output: Classified | Scores = self.network(image)
         return output
 
-    def prepare(self, images: Images) -> Split:
-        """Images of any size (see `as_images`) at the size from which crops are taken; labels are zero."""
-        pixels = as_images(images)
-        if pixels.shape[1] != self.network.in_channels:
-            raise DataError(
-                f"images have {pixels.shape[1]} channels, this network was trained on {self.network.in_channels}"
-            )
-        side = self.pipeline.resize or self.pipeline.crop
-        split = Split(pixels, torch.zeros(len(pixels), dtype=torch.int64))
-        if self.pipeline.resize is None and min(pixels.shape[2:]) < side:
-            raise DataError(f"images are {pixels.shape[2]}x{pixels.shape[3]}, wanted at least {side}x{side}")
-        return self.pipeline.prepare(split)
+    @property
+    def source_size(self) -> int:
+        """Shorter side of the images from which crops are taken."""
+        return self.pipeline.resize or self.pipeline.crop
 
-    @torch.inference_mode()
+    def prepare(self, images: Images | Split) -> Split:
+        """Images of any size (see `as_images`; their labels are zero), or a split, as the network's crops want them.
+
+        The shorter side is resized where the pipeline says so. Grey images become colours for a network of colours,
+        and the other way round.
+        """
+        if not isinstance(images, Split):
+            shape = np.shape(images)
+            if self.network.in_channels == 3 and len(shape) == 3 and shape[0] == 3 != shape[2]:
+                raise DataError(
+                    f"images of shape {list(shape)} are three grey ones or one of colours: "
+                    "wanted [N, C, H, W], as from images[None]"
+                )
+            pixels = as_images(images)
+            images = Split(pixels, torch.zeros(len(pixels), dtype=torch.int64))
+        height, width = images.images.shape[2:]
+        if self.pipeline.resize is None and min(height, width) < self.pipeline.crop:
+            side = self.pipeline.crop
+            raise DataError(f"images are {height}x{width}, the network wants at least {side}x{side}")
+        pixels = as_channels(images.images, self.network.in_channels)
+        return self.pipeline.prepare(Split(pixels, images.labels, images.factors))
+
+    @torch.no_grad()
     def activations(self, split: Split, *, crops: int = 1, batch_size: int = 200) -> Tensor:
         """Class activations ``[N, classes]`` of a prepared split, averaged over ``crops`` crops of each image."""
+        if crops > 1 and self.source_size == self.pipeline.crop == min(split.images.shape[2:]):
+            raise DataError(f"{crops} crops would all be the same: this network sees whole images, wanted crops=1")
+        weight = next(self.parameters())
         was_training = self.training
         self.eval()
         found = []
@@ -69,13 +91,16 @@ class Classifier(nn.Module):
             for start in range(0, len(split), batch_size):
                 stop = start + batch_size
                 batch = self.pipeline.evaluate(split.images[start:stop], split.labels[start:stop], crops=crops)
-                found.append(mean_over_crops(self(batch.image).activation, batch))
+                found.append(mean_over_crops(self(batch.image.to(weight)).activation.cpu(), batch))
         finally:
             self.train(was_training)
         return torch.cat(found) if found else torch.empty(0, len(self.classes))
 
     def predict(self, images: Images, *, crops: int = 1) -> Predictions:
-        """Classes of images of any size: uint8 or floats in [0, 1], ``[N, C, H, W]`` or ``[N, H, W]``."""
+        """Classes of images of any size: uint8 or floats in [0, 1], ``[N, C, H, W]``, ``[N, H, W]`` or one ``[H, W]``.
+
+        `as_images` has all forms; images that are not square are cut to their middle.
+        """
         activation = self.activations(self.prepare(images), crops=crops)
         label = activation.argmax(1)
         return Predictions(label, activation, [self.classes[index] for index in label.tolist()])

@@ -39,18 +39,45 @@ class Evaluation:
         count = len(self.classes)
         return torch.bincount(self.label * count + self.predicted, minlength=count * count).reshape(count, count)
 
+    def by_class(self) -> list[tuple[str, int, int]]:
+        """Of each class its name, the number of its images, and how many of them were not found."""
+        images, right = self.confusion.sum(1).tolist(), self.confusion.diagonal().tolist()
+        return [(name, n, n - r) for name, n, r in zip(self.classes, images, right, strict=True)]
+
 
 def evaluate(classifiers: Sequence[Classifier], split: Split, *, crops: int = 1) -> Evaluation:
     """Evaluate one classifier, or the mean of the activations of several (an ensemble)."""
+    return ensemble(evaluate_each(classifiers, split, crops=crops))
+
+
+def evaluate_each(classifiers: Sequence[Classifier], split: Split, *, crops: int = 1) -> list[Evaluation]:
+    """Evaluate classifiers one by one."""
     if not classifiers or not len(split):
         raise DataError(f"{len(classifiers)} networks on {len(split)} images: wanted at least one of each")
-    classes = classifiers[0].classes
-    for other in classifiers[1:]:
-        if other.classes != classes:
+    found = []
+    for classifier in classifiers:
+        if not 0 <= int(split.labels.min()) <= int(split.labels.max()) < len(classifier.classes):
+            raise DataError(f"labels are not all in 0 to {len(classifier.classes) - 1}, the classes of the network")
+        activation = classifier.activations(classifier.prepare(split), crops=crops)
+        found.append(Evaluation(classes=classifier.classes, label=split.labels, activation=activation))
+    return found
+
+
+def ensemble(evaluations: Sequence[Evaluation]) -> Evaluation:
+    """The mean of the activations of evaluations on the same images."""
+    first = evaluations[0]
+    for other in evaluations:
+        if other.classes != first.classes:
             raise DataError(
-                f"the networks do not know the same classes: {', '.join(classes)}; and {', '.join(other.classes)}"
+                f"the networks do not know the same classes: {', '.join(first.classes)}; and {', '.join(other.classes)}"
             )
-    activations = [
-        classifier.activations(classifier.pipeline.prepare(split), crops=crops) for classifier in classifiers
-    ]
-    return Evaluation(classes=classes, label=split.labels, activation=torch.stack(activations).mean(0))
+    activation = torch.stack([evaluation.activation for evaluation in evaluations]).mean(0)  # [N, classes]
+    return Evaluation(classes=first.classes, label=first.label, activation=activation)
+
+
+def with_classes(split: Split, found: Sequence[str], wanted: Sequence[str]) -> Split:
+    """A split whose labels count the classes in the order wanted; raises where the names are not the same."""
+    if set(found) != set(wanted):
+        raise DataError(f"the images are of the classes {', '.join(found)}; the network knows {', '.join(wanted)}")
+    place = torch.tensor([wanted.index(name) for name in found])  # [classes]
+    return Split(split.images, place[split.labels], split.factors)

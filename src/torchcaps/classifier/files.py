@@ -1,6 +1,7 @@
 """Classifiers on disk: ``model.safetensors``, and a JSON beside it that says what they are."""
 
 import json
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,8 @@ class ModelFileError(UserError):
 
 def save(classifier: Classifier, folder: str | Path) -> Path:
     """Write the weights and then the card, which makes them complete, into a folder; returns the weights' path."""
-    from safetensors.torch import save as to_bytes
-
+    to_bytes = import_safetensors().torch.save
     folder = Path(folder)
-    weights = {name: value.contiguous() for name, value in classifier.network.state_dict().items()}
-    with whole_file(folder / WEIGHTS) as file:
-        file.write(to_bytes(weights, {"format": "pt"}))
     card = {
         "format": FORMAT,
         "model": classifier.model,
@@ -36,8 +33,17 @@ def save(classifier: Classifier, folder: str | Path) -> Path:
         "pipeline": asdict(classifier.pipeline),
         "card": classifier.card,
     }
+    try:
+        text = json.dumps(card, indent=1) + "\n"
+    except (TypeError, ValueError) as error:
+        raise ModelFileError(
+            f"the network cannot be described in JSON ({error}): wanted options that are numbers or names"
+        ) from error
+    weights = {name: value.contiguous() for name, value in classifier.network.state_dict().items()}
+    with whole_file(folder / WEIGHTS) as file:
+        file.write(to_bytes(weights, {"format": "pt"}))
     with whole_file(folder / CARD) as file:
-        file.write((json.dumps(card, indent=1) + "\n").encode())
+        file.write(text.encode())
     return folder / WEIGHTS
 
 
@@ -47,48 +53,75 @@ def load(path: str | Path) -> Classifier:
     >>> load("runs/turntable-frem-quick-1").predict(images).names  # doctest: +SKIP
     ['animal', 'car']
     """
-    path = Path(path).expanduser()
-    weights = path / WEIGHTS if path.is_dir() else path
-    card_path = weights.with_name(CARD) if weights.name == WEIGHTS else weights.with_suffix(".json")
-    for file in (weights, card_path):
-        if not file.is_file():
-            unfinished = " (an interrupted run is finished by --resume)" if path.is_dir() else ""
-            raise ModelFileError(f"there is no {file}: wanted the folder of a finished training run{unfinished}")
+    weights, card_path = find_files(Path(path).expanduser())
     card = _read_card(card_path)
     try:
         pipeline = Pipeline(**{name: _tuple(value) for name, value in card["pipeline"].items()})
-        classifier = Classifier(card["model"], card["options"], pipeline, tuple(card["classes"]), card["card"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ModelFileError(f"{card_path} does not describe a network of this version: {error}") from error
-    _load_weights(classifier, weights)
+        classes = tuple(str(name) for name in card["classes"])
+        classifier = Classifier(card["model"], card["options"], pipeline, classes, card["card"])
+    except Exception as error:  # whatever a changed card makes a network stumble over
+        reason = f"{type(error).__name__}: {error}"
+        raise ModelFileError(f"{card_path} does not describe a network of this version ({reason})") from error
+    load_weights(classifier, weights)
     return classifier.eval()
+
+
+def find_files(path: Path) -> tuple[Path, Path]:
+    """The weights and the card of a run, or what to do about their absence."""
+    # Those of os.path: pathlib's raise where a folder above may not be entered.
+    if not os.path.exists(path):
+        raise ModelFileError(f"there is no {path}: wanted the folder of a training run, or its {WEIGHTS}")
+    weights = path / WEIGHTS if os.path.isdir(path) else path
+    if not os.path.isfile(weights):
+        raise ModelFileError(f"{path} has no {WEIGHTS}: finish an interrupted run with torchcaps train --resume {path}")
+    card = weights.with_name(CARD) if weights.name == WEIGHTS else weights.with_suffix(".json")
+    if not os.path.isfile(card):
+        raise ModelFileError(f"{weights} has no {card.name} beside it, which says what network it is: copy it too")
+    return weights, card
 
 
 def _read_card(path: Path) -> dict[str, Any]:
     try:
         card = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelFileError(f"{path} cannot be read: {error}") from error
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelFileError(f"{path} is not a whole JSON file ({error}): copy it again") from error
     found = card.get("format") if isinstance(card, dict) else None
     if found != FORMAT:
-        raise ModelFileError(f"{path} has format {found}, wanted {FORMAT}: it is of another version of torchcaps")
+        raise ModelFileError(
+            f"{path} has format {found}, wanted {FORMAT}: use the version of torchcaps that wrote it, or train again"
+        )
     return dict(card)
 
 
-def _load_weights(classifier: Classifier, path: Path) -> None:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
+def load_weights(classifier: Classifier, path: Path) -> None:
+    """Put a file of weights into a network, or say why it cannot be; nothing is unpickled."""
+    safetensors = import_safetensors()
     try:
-        weights = load_file(path)
-    except (OSError, SafetensorError, ValueError) as error:
+        weights = safetensors.torch.load_file(path)
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (safetensors.SafetensorError, ValueError, KeyError) as error:
         raise ModelFileError(
             f"{path} is not a whole safetensors file ({error}): it may be truncated, copy it again"
         ) from error
     problem = mismatch(classifier.network.state_dict(), weights)
     if problem:
-        raise ModelFileError(f"{path} is of another network than {CARD} beside it says: {problem}")
+        raise ModelFileError(f"{path} is of another network than its card says ({problem}): copy both from one run")
+    broken = next((name for name, value in weights.items() if not value.isfinite().all()), None)
+    if broken:
+        raise ModelFileError(f"{path} holds weights that are not finite, in {broken}: train again at a lower rate")
     classifier.network.load_state_dict(weights)
+
+
+def import_safetensors() -> Any:
+    """The module with its part for torch, or an error that says how to get it."""
+    try:
+        import safetensors.torch
+    except ImportError as error:
+        raise ModelFileError("files of weights need safetensors: pip install 'torchcaps[train]'") from error
+    return safetensors
 
 
 def mismatch(wanted: dict[str, torch.Tensor], found: dict[str, torch.Tensor]) -> str:

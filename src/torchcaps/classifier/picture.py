@@ -1,0 +1,93 @@
+"""An explanation as a picture: the input, its reconstruction, and where the votes came from."""
+
+import os
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from torchcaps.classifier.explain import Explanation, heat_overlay
+from torchcaps.data.decode import import_pillow
+from torchcaps.data.writing import whole_file
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from PIL.ImageFont import FreeTypeFont, ImageFont
+
+    Font = FreeTypeFont | ImageFont
+
+PANEL = 256  # side of one picture
+GAP = 16
+TITLE_SIZE, CAPTION_SIZE = 24, 15
+LONGEST_STEM = 50  # characters of up to four bytes, of the 255 bytes that a name may have
+PAPER, INK, PALE_INK = "#ffffff", "#202124", "#6b7076"
+
+
+def picture(explanation: Explanation, name: str) -> "Image":
+    """Two or three panels side by side under the name of the class and its activation."""
+    import_pillow()
+    from PIL import Image, ImageDraw, ImageFont
+
+    panels = {"input": _as_bytes(explanation.image)}
+    if explanation.reconstruction is not None:
+        panels["reconstruction"] = _as_bytes(explanation.reconstruction)
+    panels["where the votes came from"] = heat_overlay(explanation.image, explanation.heat)
+
+    top = GAP + TITLE_SIZE + GAP
+    width = GAP + len(panels) * (PANEL + GAP)
+    sheet = Image.new("RGB", (width, top + PANEL + CAPTION_SIZE + 2 * GAP), PAPER)
+    draw = ImageDraw.Draw(sheet)
+    title_font, caption_font = ImageFont.load_default(TITLE_SIZE), ImageFont.load_default(CAPTION_SIZE)
+    figure = f"  {explanation.activation:.2f}"
+    room = width - 2 * GAP - title_font.getlength(figure)
+    title = fitting(name, title_font, room)
+    draw.text((GAP, GAP), title, fill=INK, font=title_font)
+    draw.text((GAP + title_font.getlength(title), GAP), figure, fill=PALE_INK, font=title_font)
+    for column, (caption, pixels) in enumerate(panels.items()):
+        left = GAP + column * (PANEL + GAP)
+        sheet.paste(_panel(pixels), (left, top))
+        draw.text((left, top + PANEL + GAP // 2), caption, fill=PALE_INK, font=caption_font)
+    return sheet
+
+
+def write_picture(sheet: "Image", path: Path) -> None:
+    """As a PNG, whole or not at all."""
+    content = BytesIO()
+    sheet.save(content, format="PNG")
+    with whole_file(path) as file:
+        file.write(content.getvalue())
+
+
+def free_name(folder: Path, stem: str) -> Path:
+    """``stem.png`` in a folder, or with a number behind it the first name that is not taken."""
+    stem = stem[:LONGEST_STEM]
+    path, number = folder / f"{stem}.png", 2
+    while os.path.lexists(path):
+        path, number = folder / f"{stem}-{number}.png", number + 1
+    return path
+
+
+def fitting(name: str, font: "Font", room: float) -> str:
+    """The name on one line, cut where it is longer than the room."""
+    name = " ".join(name.split())
+    if font.getlength(name) <= room:
+        return name
+    while name and font.getlength(name + "…") > room:
+        name = name[:-1]
+    return name + "…"
+
+
+def _as_bytes(image: Tensor) -> Tensor:
+    return (image * 255).round().clamp(0, 255).to(torch.uint8)
+
+
+def _panel(pixels: Tensor) -> "Image":
+    """From ``[C, H, W]`` uint8; of the two channels of a stereo pair the first."""
+    from PIL import Image
+
+    colours = pixels if len(pixels) == 3 else pixels[:1].expand(3, -1, -1)  # [3, H, W]
+    small = Image.fromarray(colours.permute(1, 2, 0).contiguous().numpy())
+    # Enlarged pixels stay squares: that is what the network saw.
+    return small.resize((PANEL, PANEL), Image.Resampling.NEAREST)

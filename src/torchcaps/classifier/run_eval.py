@@ -1,0 +1,143 @@
+"""``torchcaps eval``: networks on the images that they were not trained on."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from rich.console import Console
+
+from torchcaps.classifier.classifier import Classifier
+from torchcaps.classifier.evaluation import Evaluation, ensemble, evaluate_each, with_classes
+from torchcaps.classifier.files import load
+from torchcaps.classifier.tables import class_table, confusion_table, run_table
+from torchcaps.data import DataError, ImageSet, Split, Splits, list_sets, load_folder, make_splits
+from torchcaps.data import load as load_set
+from torchcaps.data.folder_layout import scan
+from torchcaps.errors import UserError
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateCall:
+    """What the user typed."""
+
+    runs: list[Path]
+    crops: int = 1
+    data: str | None = None
+    root: Path | None = None
+    split: Literal["test", "validation"] = "test"
+    json: bool = False
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is evaluated on."""
+
+    name: str
+    classes: tuple[str, ...]
+    split: Split
+    note: str = ""
+
+
+def run_eval(call: EvaluateCall) -> None:
+    """Evaluate, and show or print what came out."""
+    if not call.runs:
+        raise UserError("torchcaps eval wants the folder of a training run")
+    classifiers = [load(run) for run in call.runs]
+    _check_same(call.runs, "classes", [", ".join(classifier.classes) for classifier in classifiers])
+    data = _data_of_runs(call) if call.data is None else _named_data(call, classifiers)
+    split = with_classes(data.split, data.classes, classifiers[0].classes)
+    each = evaluate_each(classifiers, split, crops=call.crops)
+    together = ensemble(each)
+    if call.json:
+        print(json.dumps(as_json(call, data, each, together), indent=1))
+    else:
+        show(call, data, each, together)
+
+
+def _data_of_runs(call: EvaluateCall) -> Data:
+    from torchcaps.train.assemble import load_data
+    from torchcaps.train.run_folder import read_recipe
+
+    recipes = [read_recipe(run if run.is_dir() else run.parent) for run in call.runs]
+    # The seed is not here: it makes networks differ, not their data.
+    wanted = ("data", "full", "camera") + (("validation",) if call.split == "validation" else ())
+    for name in wanted:
+        _check_same(call.runs, name, [str(getattr(recipe, name)) for recipe in recipes])
+    recipe = recipes[0] if call.root is None else replace(recipes[0], root=call.root)
+    splits = load_data(recipe)
+    return Data(str(recipe.data), splits.classes, _choose(call, str(recipe.data), splits), splits.note)
+
+
+def _named_data(call: EvaluateCall, classifiers: list[Classifier]) -> Data:
+    name = str(call.data)
+    channels = classifiers[0].network.in_channels
+    if name in list_sets():
+        images = load_set(name, root=call.root, camera="both" if channels == 2 else "left")
+    elif call.root is not None:
+        raise DataError(f"--root is for data sets ({', '.join(list_sets())}), {name} is none of them: leave it out")
+    elif not Path(name).expanduser().is_dir():
+        raise DataError(f"--data {name}: wanted one of {', '.join(list_sets())}, or a folder of images")
+    else:
+        folder = Path(name).expanduser()
+        size = max(classifier.source_size for classifier in classifiers)
+        images = load_folder(folder, size=size, channels=3 if channels == 3 else 1)
+        if call.split == "test" and "test" not in scan(folder).splits:
+            return _whole_folder(images)
+    return Data(images.name, images.classes, _choose(call, name, make_splits(images)), images.note)
+
+
+def _whole_folder(images: ImageSet) -> Data:
+    """Whoever names a folder without test/ means all that is in it."""
+    pixels = torch.cat([images.train.images, images.test.images])
+    labels = torch.cat([images.train.labels, images.test.labels])
+    note = "there is no test/, so these are all images of the folder: the error counts only if none was trained on"
+    return Data(images.name, images.classes, Split(pixels, labels), note)
+
+
+def _choose(call: EvaluateCall, name: str, splits: Splits) -> Split:
+    split = splits.test if call.split == "test" else splits.validation
+    if split is None or not len(split):
+        raise DataError(f"{name} has no {call.split} images in this run: evaluate on the other split")
+    return split
+
+
+def _check_same(runs: list[Path], what: str, values: list[str]) -> None:
+    for run, value in zip(runs, values, strict=True):
+        if value != values[0]:
+            raise DataError(
+                f"{runs[0]} and {run} differ in their {what}, {values[0]} and {value}: "
+                "wanted runs on the same data; evaluate them one by one"
+            )
+
+
+def as_json(call: EvaluateCall, data: Data, each: list[Evaluation], together: Evaluation) -> dict[str, Any]:
+    """All numbers; errors are fractions, null for a class without images."""
+    return {
+        "error": together.error,
+        "wrong": together.wrong,
+        "images": len(together.label),
+        "data": data.name,
+        "split": call.split,
+        "crops": call.crops,
+        "runs": [{"run": str(run), "error": found.error} for run, found in zip(call.runs, each, strict=True)],
+        "classes": [
+            {"name": name, "images": images, "wrong": wrong, "error": wrong / images if images else None}
+            for name, images, wrong in together.by_class()
+        ],
+        "confusion": together.confusion.tolist(),
+    }
+
+
+def show(call: EvaluateCall, data: Data, each: list[Evaluation], together: Evaluation) -> None:
+    """Tables, and the error as the last line."""
+    console = Console(highlight=False, markup=False)
+    note = f" ({data.note})" if data.note else ""
+    console.print(f"{data.name}, {call.split}: {len(together.label):,} images{note}")
+    console.print(class_table(together))
+    console.print("\nWhat is taken for what:")
+    console.print(confusion_table(together))
+    if len(each) > 1:
+        console.print(run_table(call.runs, each, together))
+    print(f"error: {100 * together.error:.2f} %")

@@ -1,0 +1,76 @@
+"""How training went: losses and errors by epoch."""
+
+from torchcaps.classifier.evaluation import Evaluation
+from torchcaps.report.charts import Series, line_chart
+from torchcaps.report.markup import Html, Section, lead, section, tag
+from torchcaps.report.numbers import NOTHING, count, percent
+from torchcaps.report.run import Point, Run
+
+MOST_BARS = 20  # classes beside the chart; of more, the hardest are listed with the confusion matrix
+FEW_EPOCHS = 3  # so few means say less than the rows that they are made of
+
+
+def losses(run: Run) -> Section:
+    """Output loss and reconstruction loss, side by side: their scales differ."""
+    title = "Losses"
+    output, reconstruction = run.course("output_loss"), run.course("reconstruction_loss")
+    if not output and not reconstruction:
+        return section("losses", title, lead("metrics.csv holds no losses, so there are no curves."))
+    charts = []
+    if output:
+        charts.append(line_chart("Output loss", [_series(run, "output_loss", "a")], is_share=False))
+    if reconstruction:
+        charts.append(line_chart("Reconstruction loss", [_series(run, "reconstruction_loss", "b")], is_share=False))
+    says = ["On the training images. "]
+    if len({margin for _, margin in run.course("margin")}) > 1:
+        says.append("The output loss can rise while the spread loss's margin grows. ")
+    if not reconstruction:
+        says.append("Without a decoder there is no reconstruction loss.")
+    return section("losses", title, lead(*says), tag("div", *charts, class_="charts"))
+
+
+def errors(run: Run, evaluation: Evaluation) -> Section:
+    """Training and validation error by epoch with the test error where it belongs; and that of each class."""
+    validation = run.course("validation_error")
+    series = []
+    if run.course("training_error"):
+        series.append(_series(run, "training_error", "a", name="training"))
+    if validation:
+        series.append(Series(name="validation", points=validation, style="b"))
+    epoch = _tested_epoch(run, validation)
+    series.append(Series(name="test", points=[(epoch, evaluation.error)], style="c", mark=True))
+    figures = [line_chart("Error by epoch", series, is_share=True)]
+    if len(evaluation.classes) <= MOST_BARS:
+        figures.append(_class_bars(evaluation))
+    best = run.result.get("weights") == "best"
+    which = "the epoch with the lowest validation error" if best else "the last epoch"
+    says = [f"The test images were evaluated once, with the weights of {which}."]
+    if not validation:
+        says.append(" There were no validation images.")
+    return section("errors", "Errors", lead(*says), tag("div", *figures, class_="charts"))
+
+
+def _class_bars(evaluation: Evaluation) -> Html:
+    matrix = evaluation.confusion  # [true, predicted]
+    rows = []
+    for name, images, right in zip(evaluation.classes, matrix.sum(1).tolist(), matrix.diagonal().tolist(), strict=True):
+        share = 1 - right / images if images else 0.0
+        bar = tag("span", tag("i", style=f"width:{100 * share:.1f}%"), class_="bar c")
+        title = f"{images - right:,} of {count(images, 'image')} wrong"
+        value = tag("b", percent(share, 1) if images else NOTHING)
+        rows.append(tag("li", tag("span", name, class_="name"), bar, value, title=title))
+    return tag("figure", tag("figcaption", "Test error by class"), tag("ul", *rows, class_="bars"))
+
+
+def _series(run: Run, column: str, style: str, name: str = "training") -> Series:
+    """Means over the epochs in front of the rows themselves; in a short run the rows alone."""
+    rows, means = run.course(column), run.by_epoch(column)
+    if len(means) < FEW_EPOCHS:
+        return Series(name=name, points=rows, style=style)
+    return Series(name=name, points=means, noise=rows, style=style)
+
+
+def _tested_epoch(run: Run, validation: list[Point]) -> float:
+    if run.result.get("weights") == "best" and validation:
+        return min(validation, key=lambda point: point[1])[0]
+    return run.rows[-1]["epoch"] if run.rows else run.number("epochs") or 1.0

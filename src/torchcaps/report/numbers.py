@@ -1,0 +1,51 @@
+"""Numbers as people read them."""
+
+import math
+
+NOTHING = "\N{EN DASH}"  # where a value is missing
+MINUS, TIMES, SIGMA = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{GREEK SMALL LETTER SIGMA}"
+
+
+def percent(share: float, digits: int = 2) -> str:
+    """
+    >>> percent(0.0987)
+    '9.87 %'
+    """
+    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
+
+
+def short(value: float) -> str:
+    """Three digits, without zeros that say nothing.
+
+    >>> [short(value) for value in (0, 0.25, 1500, 0.00002, 12345678)]
+    ['0', '0.25', '1,500', '2e-5', '12,300,000']
+    """
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    rounded = float(f"{value:.3g}")
+    if abs(rounded) >= 1000:
+        return f"{rounded:,.0f}"
+    if abs(rounded) >= 0.001:
+        return f"{rounded:.6f}".rstrip("0").rstrip(".")
+    digits, power = f"{rounded:.2e}".split("e")
+    return f"{digits.rstrip('0').rstrip('.')}e{int(power)}"
+
+
+def count(number: int, thing: str, things: str = "") -> str:
+    """
+    >>> count(1, "class", "classes"), count(2400, "image")
+    ('1 class', '2,400 images')
+    """
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> [duration(value) for value in (4.21, 161, 7384)]
+    ['4.2 s', '2 min 41 s', '2 h 3 min']
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, left = divmod(minutes, 60)
+    return f"{hours} h {left} min" if hours else f"{minutes} min {rest} s"

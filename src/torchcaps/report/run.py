@@ -1,0 +1,80 @@
+"""What a run folder says about its training."""
+
+import csv
+import json
+import math
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from torchcaps.errors import UserError
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A finished run, as its files tell it."""
+
+    card: dict[str, Any]  # run.json
+    result: dict[str, Any]  # result.json
+    rows: list[dict[str, float]]  # metrics.csv; cells that are empty or not finite are left out
+
+    def part(self, name: str) -> dict[str, Any]:
+        """A part of the card, empty where there is none."""
+        part = self.card.get(name)
+        return part if isinstance(part, dict) else {}
+
+    def number(self, name: str) -> float | None:
+        """A number of the result, where it has one."""
+        value = self.result.get(name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return float(value) if is_number and value is not None else None
+
+    def course(self, name: str) -> list[Point]:
+        """A column by epoch, as it was written."""
+        return [(row["epoch"], row[name]) for row in self.rows if name in row]
+
+    def by_epoch(self, name: str) -> list[Point]:
+        """Its means over the epochs; rows count by the steps that they stand for."""
+        sums: dict[int, list[float]] = {}  # number of the epoch: where it ends, steps, weighted sum
+        for before, row in pairwise([{"step": 0.0}, *self.rows]):
+            if name in row:
+                steps = max(row["step"] - before["step"], 1.0)
+                total = sums.setdefault(math.ceil(row["epoch"] - 1e-6), [0.0, 0.0, 0.0])
+                total[:] = row["epoch"], total[1] + steps, total[2] + steps * row[name]
+        return [(end, total / steps) for end, steps, total in sums.values()]
+
+
+def read_run(folder: Path) -> Run:
+    """Read the three files; without metrics there is still a page to make."""
+    return Run(card=_json(folder / "run.json"), result=_json(folder / "result.json"), rows=_rows(folder))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {error}; wanted the folder of a finished training run") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path} holds a {type(content).__name__}, wanted what a training run writes there")
+    return content
+
+
+def _rows(folder: Path) -> list[dict[str, float]]:
+    path = folder / "metrics.csv"
+    if not path.is_file():
+        return []
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = [_numbers(row) for row in csv.DictReader(file)]
+    return [row for row in rows if "step" in row and "epoch" in row]
+
+
+def _numbers(row: dict[str, Any]) -> dict[str, float]:
+    numbers = {}
+    for name, cell in row.items():
+        with suppress(TypeError, ValueError):  # an empty cell, or a last line that was cut off
+            numbers[name] = float(cell)
+    return {name: number for name, number in numbers.items() if math.isfinite(number)}

@@ -1,0 +1,62 @@
+"""Training on a user's own arrays."""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from torchcaps.classifier.classifier import Classifier
+from torchcaps.data import ImageSet, Split, make_splits
+from torchcaps.data.arrays import Images, as_images, as_labels
+from torchcaps.train.assemble import make_classifier, make_pipeline
+from torchcaps.train.recipe import Recipe
+from torchcaps.train.recipes import quick
+from torchcaps.train.run import require_lightning
+
+
+def fit(
+    images: Images,
+    labels: Tensor | npt.ArrayLike,
+    *,
+    progress: bool = True,
+    **changes: Any,
+) -> Classifier:
+    """Train a capsule network on images and labels; its `predict` says what other images are.
+
+    Images are uint8 or floats in [0, 1], ``[N, H, W]``, ``[N, C, H, W]`` or ``[N, H, W, C]``, of any size; labels are
+    numbers or strings ``[N]``. ``changes`` are fields of the quick :class:`Recipe` that it follows: ``epochs=20``,
+    ``size=64, model="hybrid64"``, ``routing="em"``. A tenth of each class is held out to watch the error on, and by
+    default to choose the best epoch; ``validation="none"`` trains on everything.
+
+    >>> classifier = fit(images, labels, epochs=20)  # doctest: +SKIP
+    >>> classifier.predict(new_images).names  # doctest: +SKIP
+    """
+    require_lightning()
+    from torchcaps.train.loop import Resources, follow
+
+    pixels = as_images(images)
+    label, classes = as_labels(labels, len(pixels))
+    start = replace(
+        quick(Recipe()), name="arrays", data="arrays", epochs=12, batch_size=min(25, max(1, len(pixels) // 4))
+    )
+    recipe = replace(start, **{"weights": "last" if changes.get("validation") == "none" else "best", **changes})
+    split = Split(pixels, label)
+    splits = make_splits(ImageSet("arrays", classes, split, split), validation=recipe.validation)
+    torch.manual_seed(recipe.seed)
+    classifier = make_classifier(recipe, splits, make_pipeline(recipe, splits))
+    with tempfile.TemporaryDirectory(prefix="torchcaps-") as folder:
+        follow(
+            recipe,
+            classifier,
+            splits.train,
+            splits.validation,
+            Path(folder),
+            resources=Resources(),
+            console=Console(quiet=not progress),
+        )
+    return classifier

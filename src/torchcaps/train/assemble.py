@@ -1,0 +1,62 @@
+"""From a recipe to its data and its network."""
+
+from pathlib import Path
+from typing import Any
+
+from torchcaps.classifier.classifier import Classifier
+from torchcaps.data import ImageSet, Pipeline, Splits, list_sets, load, load_folder, make_splits, preset
+from torchcaps.errors import OptionError
+from torchcaps.train.recipe import Recipe
+
+
+def load_data(recipe: Recipe) -> Splits:
+    """The recipe's training, validation and test images."""
+    return make_splits(load_set(recipe), validation=recipe.validation)
+
+
+def load_set(recipe: Recipe) -> ImageSet:
+    """The recipe's data set, or its folder of images."""
+    if recipe.data in list_sets():
+        if recipe.skip_bad:
+            raise OptionError(f"skip_bad is for a folder of images, not for {recipe.data}")
+        return load(recipe.data, root=recipe.root, camera=recipe.camera, full=recipe.full)
+    if recipe.root is not None or recipe.full or recipe.camera != "left":
+        raise OptionError(f"root, full and camera are for data sets, not for the folder {recipe.data}")
+    if not Path(recipe.data).expanduser().is_dir():
+        raise OptionError(f"data is {recipe.data!r}: wanted one of {', '.join(list_sets())}, or a folder of images")
+    return load_folder(recipe.data, size=recipe.size * 9 // 8, skip_bad=recipe.skip_bad)
+
+
+def make_pipeline(recipe: Recipe, splits: Splits) -> Pipeline:
+    """How the recipe's images become batches, with the training split's statistics."""
+    changes: dict[str, Any] = {"shift": recipe.shift, "flip": recipe.flip, "standardise": recipe.standardise}
+    changes |= {name: value for name in ("brightness", "contrast") if (value := getattr(recipe, name)) is not None}
+    if recipe.data not in list_sets():
+        changes["resize"] = recipe.size * 9 // 8  # a margin for random crops
+    return preset(recipe.data, size=recipe.size, **changes).with_statistics(splits.train)
+
+
+def make_classifier(recipe: Recipe, splits: Splits, pipeline: Pipeline) -> Classifier:
+    """The recipe's network, at its start."""
+    options: dict[str, Any] = {
+        "classes": len(splits.classes),
+        "in_channels": splits.train.images.shape[1],
+        "image_size": recipe.size,
+        "first_channels": recipe.first_channels,
+        "conv_init": recipe.conv_init,
+    }
+    if recipe.has_capsules:
+        options |= {
+            "routing": recipe.routing,
+            "iterations": recipe.iterations,
+            "transform_std": recipe.transform_std,
+            "residual": recipe.residual,
+            "class_shared": recipe.class_shared,
+            "class_coordinates": recipe.class_coordinates,
+            "decoder": recipe.has_decoder,
+            **recipe.routing_options,
+        }
+    try:
+        return Classifier(recipe.model, options, pipeline, splits.classes, {"recipe": recipe.as_json()})
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"the recipe's network cannot be made: {error}") from error

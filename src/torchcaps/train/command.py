@@ -1,0 +1,80 @@
+"""``torchcaps train``: the recipe's name first, then any of its fields."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from torchcaps.errors import OptionError
+from torchcaps.train.recipe import Recipe
+from torchcaps.train.recipes import DEFAULT, folder_recipe, recipe
+
+OWN_OPTIONS = ("--output", "--resume", "--devices", "--nodes")  # of the run, not of its recipe
+
+
+def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]:
+    """The command, with the recipe that the arguments name as its default, and the arguments behind the name."""
+    name, rest = (arguments[0], arguments[1:]) if arguments and not arguments[0].startswith("-") else (None, arguments)
+    resumed = _value(rest, "--resume")
+    if resumed is not None:
+        given = [argument for argument in rest if argument.startswith("--") and not argument.startswith(OWN_OPTIONS)]
+        if name is not None or given:
+            extra = " ".join([name] if name else given)
+            raise OptionError(f"--resume goes on as the run began: leave {extra} out, or start a new run")
+    asks_for_help = "-h" in rest or "--help" in rest
+    start = recipe(name or DEFAULT) if resumed is None or asks_for_help else _recipe_of(Path(resumed))
+    data = _value(rest, "--data")
+    if name is None and data is not None and resumed is None and Path(data).expanduser().is_dir():
+        start = folder_recipe(data)
+
+    def train(
+        recipe: Annotated[Recipe, tyro.conf.arg(name="")] = start,
+        output: Path | None = None,
+        resume: Path | None = None,
+        devices: int = 1,
+        nodes: int = 1,
+    ) -> None:
+        """Train a network: torchcaps train [RECIPE] [--field value ...].
+
+        A recipe is SET-METHOD or SET-METHOD-quick, with a set of smallnorb, mnist, fashion-mnist, cifar10 and
+        turntable and a method of frem, frms, em and cnn. Without a name: turntable-frem-quick, some minutes on two
+        cores without any download. With --data FOLDER and no name: a recipe that fits the images in the folder.
+
+        Args:
+            recipe: The recipe's fields.
+            output: The run folder; default runs/RECIPE-NUMBER.
+            resume: The folder of an interrupted run, to go on with.
+            devices: Processes (or GPUs) on each machine.
+            nodes: Machines; torchrun or SLURM starts the processes.
+        """
+        from torchcaps.train.run import require_lightning
+        from torchcaps.train.run import train as run
+
+        require_lightning()
+        from torchcaps.train.checkpoints import Interrupted
+        from torchcaps.train.loop import resources
+
+        try:
+            run(recipe, output=output, resume=resume, resources=resources(devices, nodes))
+        except Interrupted as interrupted:
+            print(f"\n{interrupted}; go on with: torchcaps train --resume {interrupted.folder}")
+            raise SystemExit(interrupted.exit_code) from None
+
+    return train, rest
+
+
+def _recipe_of(folder: Path) -> Recipe:
+    from torchcaps.train.run_folder import read_recipe
+
+    return read_recipe(folder)
+
+
+def _value(arguments: list[str], option: str) -> str | None:
+    """What follows an option, or stands behind its equals sign."""
+    for place, argument in enumerate(arguments):
+        if argument == option and place + 1 < len(arguments):
+            return arguments[place + 1]
+        if argument.startswith(f"{option}="):
+            return argument.split("=", 1)[1]
+    return None

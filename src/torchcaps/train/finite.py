@@ -1,0 +1,67 @@
+"""A loss or a weight that is not finite ends a run: with where it came from, before it reaches a checkpoint."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from torchcaps.errors import UserError
+
+
+class NotFiniteError(UserError):
+    """Training has left the numbers that float32 has."""
+
+
+ADVICE = "the last checkpoint is from before; a lower --rate is the usual cure, then start again"
+
+
+def check_losses(
+    losses: dict[str, float], network: nn.Module, image: Tensor, *, step: int, epoch: int, batch: int
+) -> None:
+    """Raise where a loss is not finite, and name the first layer whose output isn't either."""
+    bad = {name: value for name, value in losses.items() if not math.isfinite(value)}
+    if bad:
+        name, value = next(iter(bad.items()))
+        raise NotFiniteError(
+            f"the {name.replace('_', ' ')} is {value} at step {step} (epoch {epoch + 1}, batch {batch + 1}): "
+            f"{_first_culprit(network, image)}; {ADVICE}"
+        )
+
+
+def check_weights(network: nn.Module, step: int) -> None:
+    """Raise where a weight is not finite."""
+    name = _bad_weight(network)
+    if name:
+        raise NotFiniteError(f"the weights {name} are not finite after step {step}; {ADVICE}")
+
+
+def _bad_weight(network: nn.Module) -> str:
+    return next((name for name, value in network.named_parameters() if not value.isfinite().all()), "")
+
+
+@torch.no_grad()
+def _first_culprit(network: nn.Module, image: Tensor) -> str:
+    """What was the first to go wrong: the input, a weight, or a layer's output when the batch is run again."""
+    if not image.isfinite().all():
+        return "the images themselves are not finite"
+    if weight := _bad_weight(network):
+        return f"the weights {weight} are not finite"
+    found: list[str] = []
+
+    def watch(name: str) -> Any:
+        def hook(module: nn.Module, inputs: Any, output: Any) -> None:
+            values = output if isinstance(output, tuple) else (output,)
+            if not all(value.isfinite().all() for value in values):
+                found.append(f"layer {name} ({type(module).__name__}) is the first with such an output")
+
+        return hook
+
+    layers = [(name, module) for name, module in network.named_modules() if not list(module.children())]
+    handles = [module.register_forward_hook(watch(name)) for name, module in layers]
+    try:
+        network(image)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found[0] if found else "every layer's output is finite, so it comes from the loss itself or the decoder"

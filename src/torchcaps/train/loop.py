@@ -1,0 +1,152 @@
+"""The training loop: Lightning carries it, this file says with what."""
+
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from lightning.pytorch import Trainer
+from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.strategies import DDPStrategy
+from lightning.pytorch.utilities import rank_zero_only
+from rich.console import Console
+
+from torchcaps.classifier.classifier import Classifier
+from torchcaps.classifier.files import mismatch
+from torchcaps.data import BatchLoader, Split
+from torchcaps.errors import OptionError
+from torchcaps.train.checkpoints import Checkpoints, WholeFiles, read_checkpoint
+from torchcaps.train.metrics import Metrics
+from torchcaps.train.module import TrainingModule
+from torchcaps.train.progress import ProgressLine
+from torchcaps.train.recipe import Recipe
+from torchcaps.train.run_folder import BEST, LAST, RunFolderError
+
+EVALUATION_BATCH = 200
+# Methods whose activations do not depend on all parameters, which processes that share gradients have to know.
+UNUSED_PARAMETERS = ("agreement", "frms_variant")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """What a run may use: processes (or GPUs) on each machine, and machines."""
+
+    devices: int = 1
+    nodes: int = 1
+
+    def __post_init__(self) -> None:
+        if self.devices < 1 or self.nodes < 1:
+            raise OptionError(f"devices is {self.devices}, nodes is {self.nodes}: wanted at least 1 of each")
+
+    @property
+    def processes(self) -> int:
+        return self.devices * self.nodes
+
+
+def resources(devices: int, nodes: int) -> Resources:
+    """As asked for, or as ``torchrun`` has started us."""
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return Resources(devices=devices, nodes=nodes)
+    local = int(os.environ["LOCAL_WORLD_SIZE"])
+    return Resources(devices=local, nodes=int(os.environ["WORLD_SIZE"]) // local)
+
+
+def is_first_process() -> bool:
+    """Of several that train together: the one that writes and speaks."""
+    return rank() == 0
+
+
+def rank() -> int:
+    """This process's number among those that train together."""
+    return int(getattr(rank_zero_only, "rank", 0) or 0)
+
+
+def follow(
+    recipe: Recipe,
+    classifier: Classifier,
+    train: Split,
+    validation: Split | None,
+    folder: Path,
+    *,
+    resources: Resources,
+    console: Console,
+    resume: bool = False,
+) -> Metrics:
+    """Train a classifier as a recipe says; with ``resume`` go on from the folder's last checkpoint.
+
+    In the end the classifier has the recipe's choice of weights: the last, or those best on validation.
+    """
+    pipeline = classifier.pipeline
+    make_loader = partial(BatchLoader, seed=recipe.seed, rank=rank(), world_size=resources.processes)
+    try:
+        training = make_loader(train, pipeline, batch_size=recipe.batch_size, train=True)
+    except ValueError as error:
+        raise OptionError(f"the recipe's batches cannot be made: {error}") from error
+    module = TrainingModule(classifier.network, recipe, len(training))
+    checkpoint = folder / LAST if resume else None
+    step = 0 if checkpoint is None else check_checkpoint(checkpoint, module)
+    metrics = Metrics(folder)
+    with quiet_lightning():
+        trainer = Trainer(
+            max_epochs=recipe.epochs,
+            accelerator="cuda" if torch.cuda.is_available() else "cpu",
+            devices=resources.devices,
+            num_nodes=resources.nodes,
+            strategy=_strategy(recipe, resources),
+            logger=TensorBoardLogger(folder, name="", version="tensorboard", purge_step=step or None),
+            callbacks=[metrics, Checkpoints(folder, recipe.checkpoint_every, metrics), ProgressLine(metrics, console)],
+            plugins=[WholeFiles()],
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            use_distributed_sampler=False,
+        )
+        held = None
+        if validation is not None:
+            held = make_loader(validation, pipeline, batch_size=EVALUATION_BATCH, train=False)
+        trainer.fit(module, training, held, ckpt_path=checkpoint, weights_only=True)
+    if recipe.weights == "best" and (folder / BEST).is_file():
+        best = read_checkpoint(folder / BEST)["state_dict"]
+        module.load_state_dict(best)
+    classifier.to("cpu").eval()
+    return metrics
+
+
+def _strategy(recipe: Recipe, resources: Resources) -> DDPStrategy | str:
+    if resources.processes == 1:
+        return "auto"
+    backend = "nccl" if torch.cuda.is_available() else "gloo"
+    return DDPStrategy(process_group_backend=backend, find_unused_parameters=recipe.routing in UNUSED_PARAMETERS)
+
+
+def check_checkpoint(path: Path, module: TrainingModule) -> int:
+    """The step of a checkpoint, if it is one of this network."""
+    values = read_checkpoint(path)
+    problem = mismatch(module.state_dict(), values["state_dict"])
+    if problem:
+        raise RunFolderError(f"{path} is a checkpoint of another network than the recipe's: {problem}")
+    return int(values["global_step"])
+
+
+@contextmanager
+def quiet_lightning() -> Iterator[None]:
+    """Without Lightning's banners and advice, which concern its own defaults."""
+    names = ("lightning.pytorch", "lightning.fabric", "lightning.pytorch.utilities.rank_zero")
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=r"lightning\..*")
+        warnings.filterwarnings("ignore", category=DeprecationWarning)
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)

@@ -1,0 +1,171 @@
+"""``metrics.csv`` and TensorBoard: how a run goes, in rows that a resumed run continues."""
+
+import csv
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, LightningModule, Trainer
+
+from torchcaps.data.writing import disk_errors, whole_file
+from torchcaps.train.module import TrainingModule
+from torchcaps.train.run_folder import METRICS
+
+COLUMNS = (
+    "step",
+    "epoch",
+    "seconds",
+    "images_per_second",
+    "rate",
+    "margin",
+    "loss",
+    "output_loss",
+    "reconstruction_loss",
+    "training_error",
+    "validation_error",
+)
+EVERY = 10  # steps to a row
+SUMS = ("images", "wrong", "output_loss", "reconstruction_loss")
+
+Row = dict[str, float | None]
+
+
+class Metrics(Callback):
+    """Gathers what the steps count into rows, one every few steps and one at each epoch's end, and writes them.
+
+    What was counted since the last row belongs to the checkpoint: a resumed run writes the rows of one that was not
+    interrupted, but for the times.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / METRICS
+        self.row: Row = {}
+        self.validation_error: float | None = None
+        self.seconds = 0.0  # of training, former processes included
+        self.images = 0.0  # that this process has trained on
+        self._since_row = dict.fromkeys(SUMS, 0.0)
+        self._validated = dict.fromkeys(SUMS, 0.0)
+        self._clock = self._row_clock = time.perf_counter()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"since_row": dict(self._since_row), "seconds": self._elapsed(), "validation": self.validation_error}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._since_row = dict(state_dict["since_row"])
+        self.seconds, self.validation_error = state_dict["seconds"], state_dict["validation"]
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._clock = self._row_clock = time.perf_counter()
+        if trainer.is_global_zero:
+            start_file(self.path, trainer.global_step)
+        else:  # the first process alone goes on with what was counted before
+            self._since_row = dict.fromkeys(SUMS, 0.0)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        add(self._since_row, outputs)
+        is_last = batch_idx + 1 >= trainer.num_training_batches  # its row waits for the validation
+        if trainer.global_step % EVERY == 0 and not is_last:
+            self._write_row(trainer, pl_module, None)
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._validated = dict.fromkeys(SUMS, 0.0)
+
+    def on_validation_batch_end(
+        self,
+        trainer: Trainer,
+        pl_module: LightningModule,
+        outputs: Any,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        add(self._validated, outputs)
+
+    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        total = over_processes(trainer, self._validated)
+        self.validation_error = total["wrong"] / max(1.0, total["images"])
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._write_row(trainer, pl_module, self.validation_error)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self.seconds, self._clock = self._elapsed(), time.perf_counter()
+
+    def _elapsed(self) -> float:
+        return self.seconds + time.perf_counter() - self._clock
+
+    def _write_row(self, trainer: Trainer, module: LightningModule, validation_error: float | None) -> None:
+        assert isinstance(module, TrainingModule)
+        total = over_processes(trainer, self._since_row)
+        now, images = time.perf_counter(), max(1.0, total["images"])
+        self.images += total["images"]
+        recipe = module.recipe
+        self.row = {
+            "step": trainer.global_step,
+            "epoch": trainer.global_step / module.steps_per_epoch,
+            "seconds": self._elapsed(),
+            "images_per_second": total["images"] / (now - self._row_clock),
+            "rate": trainer.optimizers[0].param_groups[0]["lr"],
+            "margin": module.margin if recipe.loss == "spread" else None,
+            "loss": (total["output_loss"] + total["reconstruction_loss"]) / images,
+            "output_loss": total["output_loss"] / images,
+            "reconstruction_loss": total["reconstruction_loss"] / images if recipe.has_decoder else None,
+            "training_error": total["wrong"] / images,
+            "validation_error": validation_error,
+        }
+        self._since_row, self._row_clock = dict.fromkeys(SUMS, 0.0), now
+        if trainer.is_global_zero:
+            append(self.path, self.row)
+        if trainer.logger is not None:
+            known = {name: value for name, value in self.row.items() if value is not None and name != "step"}
+            trainer.logger.log_metrics(known, trainer.global_step)
+
+
+def add(sums: dict[str, float], counts: dict[str, Any]) -> None:
+    """Add what a batch counted."""
+    for name in SUMS:
+        sums[name] += counts.get(name, 0.0)
+
+
+def over_processes(trainer: Trainer, sums: dict[str, float]) -> dict[str, float]:
+    """The sums of all processes together."""
+    if trainer.world_size == 1:
+        return sums
+    values = torch.tensor(list(sums.values()), dtype=torch.float64, device=trainer.strategy.root_device)
+    return dict(zip(sums, trainer.strategy.reduce(values, reduce_op="sum").tolist(), strict=True))
+
+
+def start_file(path: Path, step: int) -> None:
+    """Begin the file, or cut it to the rows up to a step: what follows will be written again."""
+    kept = [row for row in read_rows(path) if row["step"] is not None and row["step"] <= step] if step else []
+    with whole_file(path) as file:
+        lines = [",".join(COLUMNS), *(as_line(row) for row in kept)]
+        file.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def append(path: Path, row: Row) -> None:
+    """Add a row at the end of the file."""
+    with disk_errors(path), path.open("a", encoding="utf-8") as file:
+        file.write(as_line(row) + "\n")
+
+
+def as_line(row: Row) -> str:
+    """A row of the file: nothing stands for what is not known."""
+    return ",".join("" if (value := row[name]) is None else f"{value:.6g}" for name in COLUMNS)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a file; a last one that was being written when the process was killed is left out."""
+    if not path.is_file():
+        return []
+    rows: list[Row] = []
+    with path.open(encoding="utf-8", newline="") as file:
+        for values in csv.DictReader(file):
+            try:
+                rows.append({name: float(values[name]) if values[name] else None for name in COLUMNS})
+            except (KeyError, TypeError, ValueError):
+                continue
+    return rows

@@ -1,0 +1,95 @@
+"""What a step is."""
+
+from typing import Any, TypedDict
+
+import torch
+from lightning.pytorch import LightningModule
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from torchcaps.data.pipeline import Batch
+from torchcaps.errors import OptionError
+from torchcaps.functional.losses import margin_loss, reconstruction_loss, spread_loss, spread_margin
+from torchcaps.models.network import Network
+from torchcaps.train.finite import check_losses
+from torchcaps.train.recipe import Recipe
+from torchcaps.train.schedule import rate_at
+from torchcaps.types import Classified, Scores
+
+# Where the first gradients are, deep below a stack of routing layers; with PyTorch's 1e-8 Adam would not move.
+ADAM_EPSILON = 1e-12
+
+
+class Counts(TypedDict, total=False):
+    """What a batch adds to the metrics: sums over its images."""
+
+    loss: Tensor  # [], for the optimiser
+    images: int
+    wrong: int
+    output_loss: float
+    reconstruction_loss: float
+
+
+class TrainingModule(LightningModule):
+    """A network with the recipe's loss, optimiser and schedule.
+
+    Everything that changes over a run is a function of the step, so that a resumed run is the same run.
+    """
+
+    def __init__(self, network: Network, recipe: Recipe, steps_per_epoch: int) -> None:
+        super().__init__()
+        if recipe.loss == "cross-entropy" and recipe.has_capsules:
+            raise OptionError("loss='cross-entropy' wants logits, which class capsules do not have: use 'spread'")
+        self.network, self.recipe, self.steps_per_epoch = network, recipe, steps_per_epoch
+
+    @property
+    def margin(self) -> float:
+        """Of the spread loss, now."""
+        return spread_margin(self.global_step, steps_per_epoch=self.steps_per_epoch, epochs=self.recipe.epochs)
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Counts:
+        output = self.network(batch.image)
+        losses = {"output_loss": self.output_loss(output, batch.label)}
+        if self.recipe.has_decoder:
+            image = self.network.reconstruct(output, batch.label)
+            weight = self.recipe.reconstruction
+            losses["reconstruction_loss"] = reconstruction_loss(image, batch.target, weight=weight)
+        values = {name: loss.item() for name, loss in losses.items()}
+        check_losses(
+            values, self.network, batch.image, step=self.global_step, epoch=self.current_epoch, batch=batch_idx
+        )
+        counts = count(output, batch.label)
+        images = counts["images"]
+        counts["loss"] = torch.stack(list(losses.values())).sum()
+        counts["output_loss"] = values["output_loss"] * images
+        counts["reconstruction_loss"] = values.get("reconstruction_loss", 0.0) * images
+        return counts
+
+    def output_loss(self, output: Classified | Scores, label: Tensor) -> Tensor:
+        """The recipe's loss on the class activations, at this step."""
+        if self.recipe.loss == "spread":
+            return spread_loss(output.activation, label, self.margin)
+        if self.recipe.loss == "margin":
+            return margin_loss(output.activation, label)
+        assert isinstance(output, Scores)
+        return cross_entropy(output.logits, label)
+
+    def validation_step(self, batch: Batch, batch_idx: int) -> Counts:
+        return count(self.network(batch.image), batch.label)
+
+    def configure_optimizers(self) -> Any:
+        recipe = self.recipe
+        # Not asked of the trainer, which would then set its loaders up too early, and lose where they were.
+        steps = recipe.epochs * self.steps_per_epoch
+        optimizer = torch.optim.AdamW(
+            self.network.parameters(), lr=recipe.rate, weight_decay=recipe.weight_decay, eps=ADAM_EPSILON
+        )
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: rate_at(step, steps=steps, schedule=recipe.schedule, warm_up=recipe.warm_up)
+        )
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def count(output: Classified | Scores, label: Tensor) -> Counts:
+    """Images of a batch, and how many of them were taken for another class."""
+    return {"images": len(label), "wrong": int((output.activation.argmax(1) != label).sum())}

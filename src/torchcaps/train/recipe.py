@@ -1,0 +1,129 @@
+"""All that decides how a run goes and what comes out of it."""
+
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from torchcaps.data.norb import Camera
+from torchcaps.data.splits import Validation
+from torchcaps.errors import OptionError
+from torchcaps.nn.initial import ConvInit
+
+Loss = Literal["spread", "margin", "cross-entropy"]
+Schedule = Literal["constant", "one-cycle"]
+Weights = Literal["last", "best"]
+Standardise = Literal["image", "set", "none"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Data, network, loss and schedule of a training run."""
+
+    name: str = "custom"
+    """What the run folder is called."""
+
+    data: str = "turntable"
+    """A data set by its name, or a folder of images with one subfolder a class."""
+    root: Path | None = None
+    """Where the data set's files are; default: TORCHCAPS_DATA, then the cache folder."""
+    full: bool = False
+    """All 24,300 + 24,300 stereo pairs of turntable."""
+    camera: Camera = "left"
+    """Of smallNORB and turntable: one camera, or both as two channels."""
+    skip_bad: bool = False
+    """Of a folder of images, go on without the files that cannot be used."""
+    validation: Validation = "auto"
+    """What is held out of the training images: whole objects, a random part of each class, or nothing."""
+
+    size: int = 32
+    """Side of the network's input."""
+    brightness: float | None = None
+    """Jitter adds up to this much to pixels in [0, 1]; default: the data set's."""
+    contrast: float | None = None
+    """Jitter scales contrast by 1 minus to 1 plus this; default: the data set's."""
+    shift: int = 0
+    """Shift training images by up to this many pixels."""
+    flip: bool = False
+    """Mirror half of the training images."""
+    standardise: Standardise = "image"
+    """Zero mean and unit deviation of each image or of the training set, or neither."""
+
+    model: str = "hybrid32"
+    """The network: see torchcaps models."""
+    routing: str = "frem"
+    """The routing method of a network with capsules."""
+    iterations: int = 2
+    """Routing iterations."""
+    transform_std: float = 0.1
+    """Deviation of the transformation matrices at the start."""
+    routing_options: dict[str, str | float] = field(default_factory=dict)
+    """Further options of the routing method: kernel, distance, normalize, bandwidth."""
+    conv_init: ConvInit = "paper"
+    """Start of the convolutions: the paper's deviation of 0.01, or PyTorch's own."""
+    first_channels: int = 64
+    """Channels of the first convolution; with capsules, 16 to a capsule."""
+    residual: bool = True
+    """Convolutions between the capsule layers."""
+    class_shared: bool = False
+    """Class capsules share their matrices over all places."""
+    class_coordinates: bool = False
+    """Add the coordinates of a place to the votes for the classes."""
+
+    loss: Loss = "spread"
+    """On the class activations; cross-entropy is for networks without capsules."""
+    reconstruction: float = 0.0005
+    """Weight of the reconstruction loss; 0 leaves the decoder out."""
+
+    epochs: int = 50
+    """Passes over the training images."""
+    batch_size: int = 50
+    """Images in a step, over all processes."""
+    rate: float = 1e-3
+    """Adam's learning rate, at its highest."""
+    schedule: Schedule = "constant"
+    """The rate over the run: constant, or one cycle of warming up and cooling down to nothing."""
+    warm_up: float = 0.3
+    """Share of the run in which a one-cycle rate rises."""
+    weight_decay: float = 0.0
+    """L2 of the weights, applied apart from the gradient (AdamW)."""
+    weights: Weights = "last"
+    """Which weights are kept in the end: the last, or those with the lowest validation error."""
+    seed: int = 0
+    """Of the initial weights, the order of the images, and every random transform."""
+    checkpoint_every: int = 200
+    """Steps between checkpoints, besides those at the end of each epoch."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        positive = {"size": self.size, "epochs": self.epochs, "batch_size": self.batch_size, "rate": self.rate}
+        for name, value in {**positive, "checkpoint_every": self.checkpoint_every}.items():
+            if not value > 0:
+                raise OptionError(f"{name} is {value}, wanted more than 0")
+        for name, value in {"reconstruction": self.reconstruction, "weight_decay": self.weight_decay}.items():
+            if not value >= 0:
+                raise OptionError(f"{name} is {value}, wanted 0 or more")
+        if not 0 <= self.warm_up < 1:
+            raise OptionError(f"warm_up is {self.warm_up}, wanted a share of the run: at least 0, below 1")
+        if self.weights == "best" and self.validation == "none":
+            raise OptionError("weights='best' needs validation data to choose by: leave validation='none' out")
+
+    @property
+    def has_capsules(self) -> bool:
+        return not self.model.startswith("cnn")
+
+    @property
+    def has_decoder(self) -> bool:
+        return self.has_capsules and self.reconstruction > 0
+
+    def as_json(self) -> dict[str, Any]:
+        """The fields as values that JSON has."""
+        return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
+
+
+def recipe_from_json(values: dict[str, Any]) -> Recipe:
+    """What `Recipe.as_json` wrote."""
+    known = {item.name for item in fields(Recipe)}
+    if unknown := sorted(set(values) - known):
+        raise OptionError(f"a recipe has no field {', '.join(unknown)}: it was written by another version")
+    root = values.get("root")
+    return Recipe(**{**values, "root": None if root is None else Path(root)})

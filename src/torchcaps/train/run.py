@@ -1,0 +1,112 @@
+"""A whole run: data, network, loop, test error, weights, report."""
+
+import time
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from rich.console import Console
+
+from torchcaps.classifier import Classifier, Evaluation, evaluate, save
+from torchcaps.errors import UserError
+from torchcaps.train import run_folder
+from torchcaps.train.assemble import load_data, make_classifier, make_pipeline
+from torchcaps.train.recipe import Recipe
+
+if TYPE_CHECKING:
+    from torchcaps.train.loop import Resources
+    from torchcaps.train.metrics import Metrics
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """What a run leaves."""
+
+    folder: Path
+    classifier: Classifier
+    evaluation: Evaluation  # on the test split
+
+
+def train(
+    recipe: Recipe,
+    *,
+    output: Path | None = None,
+    resume: Path | None = None,
+    resources: "Resources | None" = None,
+    console: Console | None = None,
+) -> Finished | None:
+    """Follow a recipe to its end, in a new run folder; or with ``resume`` go on in the folder of a run that began.
+
+    Of several processes the first one returns what the run leaves, the others nothing.
+    """
+    require_lightning()
+    from torchcaps.train.loop import Resources, follow, is_first_process
+
+    resources = resources or Resources()
+    first = is_first_process()
+    console = console or Console(quiet=not first)
+    if resume is not None and not (resume / run_folder.RUN).is_file():
+        raise run_folder.RunFolderError(f"{resume} is not the folder of a training run: there is nothing to go on with")
+    splits = load_data(recipe)
+    torch.manual_seed(recipe.seed)
+    classifier = make_classifier(recipe, splits, make_pipeline(recipe, splits))
+    folder = resume or (run_folder.create(recipe, output) if first else Path())
+    if first and resume is None:
+        run_folder.describe(folder, recipe, splits, resources.processes)
+    console.print(f"{recipe.name}: {len(splits.train):,} training images; {splits.note}", soft_wrap=True)
+    console.print(f"run folder: {folder}", soft_wrap=True)
+    has_checkpoint = (folder / run_folder.LAST).is_file()
+    if resume is not None and not has_checkpoint:
+        console.print("no checkpoint there yet: starting from the beginning")
+    metrics = follow(
+        recipe,
+        classifier,
+        splits.train,
+        splits.validation,
+        folder,
+        resources=resources,
+        console=console,
+        resume=resume is not None and has_checkpoint,
+    )
+    if not first:
+        return None
+    evaluation = evaluate([classifier], splits.test)
+    result = summary(recipe, metrics, evaluation)
+    classifier.card["result"] = result
+    save(classifier, folder)
+    run_folder.write_json(folder / run_folder.RESULT, result)
+    start = time.perf_counter()
+    from torchcaps.report import write_report
+
+    report = write_report(folder, classifier, splits.test, evaluation)
+    console.print(f"report: {report} ({time.perf_counter() - start:.0f} s)", soft_wrap=True)
+    console.print(f"test error: {100 * evaluation.error:.2f} %", highlight=False)
+    return Finished(folder=folder, classifier=classifier, evaluation=evaluation)
+
+
+def summary(recipe: Recipe, metrics: "Metrics", evaluation: Evaluation) -> dict[str, Any]:
+    """The run in numbers."""
+    from torchcaps.train.metrics import read_rows
+
+    rows = read_rows(metrics.path)
+    validation = [error for row in rows if (error := row["validation_error"]) is not None]
+    return {
+        "test_error": evaluation.error,
+        "test_images": len(evaluation.label),
+        "validation_error": validation[-1] if validation else None,
+        "best_validation_error": min(validation) if validation else None,
+        "weights": recipe.weights,
+        "epochs": recipe.epochs,
+        "steps": int(rows[-1]["step"] or 0),
+        "seconds": metrics.seconds,
+        "images_per_second": recipe.batch_size * (rows[-1]["step"] or 0) / max(1e-9, metrics.seconds),
+    }
+
+
+def require_lightning() -> None:
+    """Raise where the extra is not installed."""
+    for name in ("lightning", "safetensors", "tensorboard"):
+        if find_spec(name) is None:
+            raise UserError(f"training needs {name}: pip install 'torchcaps[train]'")

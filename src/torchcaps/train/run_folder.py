@@ -1,0 +1,93 @@
+"""The folder that a run leaves: what is in it, and how it gets its name."""
+
+import json
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from torchcaps.bench.machine import cpu_name, usable_cores
+from torchcaps.data.types import Splits
+from torchcaps.data.writing import disk_errors, whole_file
+from torchcaps.errors import UserError
+from torchcaps.train.recipe import Recipe, recipe_from_json
+
+RUNS = Path("runs")
+RUN, METRICS, RESULT = "run.json", "metrics.csv", "result.json"
+LAST, BEST = "checkpoints/last.ckpt", "checkpoints/best.ckpt"
+
+
+class RunFolderError(UserError):
+    """A run folder that cannot be made, or cannot be gone on with."""
+
+
+def create(recipe: Recipe, output: Path | None) -> Path:
+    """A new, empty folder: the given one, or the first free ``runs/<recipe>-<n>``."""
+    if output is None:
+        return _first_free(recipe.name)
+    with disk_errors(output):
+        output.mkdir(parents=True, exist_ok=True)
+        taken = any(output.iterdir())
+    if taken:
+        raise RunFolderError(
+            f"{output} is there already and not empty: go on with --resume {output}, or name another --output"
+        )
+    return output
+
+
+def _first_free(name: str) -> Path:
+    with disk_errors(RUNS):
+        RUNS.mkdir(parents=True, exist_ok=True)
+    number = 1
+    while True:
+        folder = RUNS / f"{name}-{number}"
+        with disk_errors(folder):
+            try:
+                folder.mkdir()  # fails where another process was faster
+                return folder
+            except FileExistsError:
+                number += 1
+
+
+def describe(folder: Path, recipe: Recipe, splits: Splits, processes: int) -> None:
+    """Write what the run is, before it begins."""
+    about = {
+        "recipe": recipe.as_json(),
+        "name": recipe.name,
+        "seed": recipe.seed,
+        "versions": {name: version(name) for name in ("torchcaps", "torch", "lightning")}
+        | {"python": platform.python_version()},
+        "machine": f"{cpu_name()}, {usable_cores()} cores",
+        "threads": torch.get_num_threads(),
+        "processes": processes,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "data": {
+            "set": recipe.data,
+            "note": splits.note,
+            "classes": list(splits.classes),
+            "train": len(splits.train),
+            "validation": 0 if splits.validation is None else len(splits.validation),
+            "test": len(splits.test),
+        },
+    }
+    write_json(folder / RUN, about)
+
+
+def read_recipe(folder: Path) -> Recipe:
+    """The recipe of a run."""
+    path = folder / RUN
+    if not path.is_file():
+        raise RunFolderError(f"{folder} is not the folder of a training run: it has no {RUN}")
+    try:
+        return recipe_from_json(json.loads(path.read_text(encoding="utf-8"))["recipe"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunFolderError(f"{path} cannot be used: {error}") from error
+
+
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    """All of it or nothing."""
+    with whole_file(path) as file:
+        file.write((json.dumps(values, indent=1) + "\n").encode())

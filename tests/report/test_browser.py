@@ -1,0 +1,111 @@
+"""The page in a real browser: nothing to complain about, every figure there, and no wider than a phone."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from torchcaps.report import write_report
+from torchcaps.report.capsules import CLASSES
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium")
+
+QUIET = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--enable-logging=stderr",
+]
+
+# A frame of the wanted width holds the page, since a window cannot be as narrow as a phone; the page tells it what
+# it measures.
+FRAME = """<!DOCTYPE html><iframe src="measured.html" style="width:{width}px;height:2000px;border:0"></iframe>
+<pre></pre>
+<script>addEventListener("message", e => document.querySelector("pre").textContent = e.data)</script>"""
+MEASURE = """<script>addEventListener("load", () => {
+  const size = e => { const box = e.getBoundingClientRect(); return [box.width, box.height, box.right] };
+  parent.postMessage(JSON.stringify({
+    width: document.documentElement.scrollWidth,
+    figures: [...document.querySelectorAll("figure, svg, .dimension:not(.second)")].map(size),
+    images: [...document.images].map(image => [...size(image), image.naturalWidth]),
+    outside: [...document.querySelectorAll("body *")].filter(
+      e => !e.closest(".scroll") && !e.closest("svg") && e.getBoundingClientRect().right > innerWidth + 0.5
+    ).map(e => e.outerHTML.slice(0, 80)),
+    dark: matchMedia("(prefers-color-scheme: dark)").matches,
+    background: getComputedStyle(document.body).backgroundColor,
+  }), "*") })</script>"""
+
+
+def browse(tmp_path: Path, page: Path, *options: str) -> tuple[str, str]:
+    """What the browser prints, and what it says of the page."""
+    assert CHROMIUM
+    command = [CHROMIUM, *QUIET, f"--user-data-dir={tmp_path / 'profile'}", *options, page.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return done.stdout, done.stderr
+
+
+def measure(tmp_path: Path, page: Path, width: int, *options: str) -> dict[str, Any]:
+    text = page.read_text(encoding="utf-8")
+    page.with_name("measured.html").write_text(text.replace("</body>", MEASURE + "</body>"), encoding="utf-8")
+    frame = page.with_name("frame.html")
+    frame.write_text(FRAME.format(width=width))
+    out, log = browse(tmp_path, frame, "--virtual-time-budget=10000", "--dump-dom", "--window-size=1400,2200", *options)
+    assert "CONSOLE" not in log, log
+    found = re.search(r"<pre>(.*?)</pre>", out, re.DOTALL)
+    assert found, out
+    return dict(json.loads(unescape(found[1])))
+
+
+@pytest.fixture
+def page(make_run: Callable[..., Any]) -> Path:
+    classes = ("apple", "a name which is rather long", "Unbreakable" * 8, *(f"class {k}" for k in range(9)))
+    run = make_run(classes=classes, images=60)
+    return write_report(*run[:4])
+
+
+@pytest.mark.parametrize("width", [360, 768, 1280])
+def test_everything_has_a_size_and_its_place(tmp_path: Path, page: Path, width: int) -> None:
+    found = measure(tmp_path, page, width)
+    assert found["outside"] == []
+    assert found["width"] == width
+    charts = 3 + 3  # figures, and the drawings in them; then the bars and matrix, and what the capsules show
+    assert len(found["figures"]) == charts + 1 + 1 + CLASSES + 1 + 17 + 6
+    assert all(w > 20 and h > 10 for w, h, _ in found["figures"])
+    assert all(w > 20 and h > 20 and natural for w, h, _, natural in found["images"])
+
+
+def test_dark(tmp_path: Path, page: Path) -> None:
+    light = measure(tmp_path, page, 800, "--blink-settings=preferredColorScheme=1")
+    dark = measure(tmp_path, page, 800, "--blink-settings=preferredColorScheme=0")
+    assert (light["dark"], dark["dark"]) == (False, True)
+    assert light["background"] != dark["background"]
+
+
+def test_many_classes_fit_a_phone(tmp_path: Path, make_run: Callable[..., Any]) -> None:
+    run = make_run(classes=tuple(f"class {number}" for number in range(100)), images=120)
+    found = measure(tmp_path, write_report(*run[:4]), 360)
+    assert found["outside"] == []
+    assert found["width"] == 360
+
+
+def test_a_screenshot_without_complaints(tmp_path: Path, page: Path) -> None:
+    picture = tmp_path / "page.png"
+    _, log = browse(tmp_path, page, f"--screenshot={picture}", "--window-size=1200,3000")
+    assert "CONSOLE" not in log, log
+    with Image.open(picture) as image:
+        assert image.size == (1200, 3000)
+        assert len(image.convert("RGB").getcolors(1 << 24)) > 200  # pictures, not an empty page

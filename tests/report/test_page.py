@@ -1,0 +1,262 @@
+import math
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from torchcaps.errors import UserError
+from torchcaps.report import write_report
+from torchcaps.report.capsules import STEPS, vary
+from torchcaps.report.markup import VOID
+from torchcaps.report.run import read_run
+
+ALWAYS = ["losses", "errors", "confusion", "mistakes", "configuration"]
+Make = Callable[..., Any]
+
+
+class Page(HTMLParser):
+    """What a page holds; raises where it is not well formed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.text: list[tuple[tuple[str, ...], int, str]] = []  # open tags, index of the innermost element, text
+        self.feed(text)
+        self.close()
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        names = [name for name, _ in attributes]
+        assert len(names) == len(set(names)), f"<{tag}> says {names}"
+        self.elements.append((tag, {name: value or "" for name, value in attributes}))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append((tuple(self.open), len(self.elements) - 1, data))
+
+    def all(self, tag: str, style: str | None = None) -> list[dict[str, str]]:
+        found = [attributes for name, attributes in self.elements if name == tag]
+        return [one for one in found if style is None or style in one.get("class", "").split()]
+
+    def sections(self) -> list[str]:
+        return [section["id"] for section in self.all("section")]
+
+    def words(self) -> str:
+        return " ".join(text for tags, _, text in self.text if "style" not in tags)
+
+    def text_of(self, tag: str, style: str) -> list[tuple[dict[str, str], str]]:
+        """Elements with the text that is directly in them."""
+        wanted = {i for i, (name, a) in enumerate(self.elements) if name == tag and style in a.get("class", "").split()}
+        return [(self.elements[i][1], text) for tags, i, text in self.text if i in wanted and tags[-1] == tag]
+
+
+def page_of(run: Any) -> Page:
+    path = write_report(run.folder, run.classifier, run.test, run.evaluation)
+    assert path == run.folder / "report.html"
+    text = path.read_text(encoding="utf-8")
+    page = Page(text)
+    check_is_alone(page, text)
+    return page
+
+
+def check_is_alone(page: Page, text: str) -> None:
+    assert "://" not in text
+    assert "@import" not in text
+    assert "url(" not in text
+    for tag, attributes in page.elements:
+        assert tag not in ("script", "link", "iframe", "object")
+        assert attributes.get("src", "data:").startswith("data:image/png;base64,") or "src" not in attributes
+        assert attributes.get("href", "#").startswith("#")
+    targets = {section["id"] for section in page.all("section")}
+    assert {link["href"][1:] for link in page.all("a")} == targets
+    assert not re.search(r"\b(nan|inf)\b", page.words(), re.IGNORECASE)
+
+
+def test_a_network_with_decoder(make_run: Make) -> None:
+    run = make_run()
+    page = page_of(run)
+    assert page.sections() == [*ALWAYS[:3], "reconstructions", "poses", "routing", *ALWAYS[3:]]
+    assert len(page.all("svg")) == 3
+    assert all(image["alt"] for image in page.all("img"))
+    assert len(page.all("div", "dimension")) == 16 + 2  # and the scales
+    words = page.words()
+    for said in ("hybrid32 with FREM routing on fruit", "2 min 41 s", "a small one", "learning rate", "0.002"):
+        assert said in words
+    assert f"{100 * run.evaluation.error:.2f}\N{NO-BREAK SPACE}%" in words
+    assert not list(run.folder.glob(".*"))
+
+
+def test_without_decoder(make_run: Make) -> None:
+    page = page_of(make_run(decoder=False))
+    assert page.sections() == [*ALWAYS[:3], "reconstructions", "routing", *ALWAYS[3:]]
+    assert len(page.all("svg")) == 2
+    assert "without a decoder" in page.words()
+
+
+def test_without_capsules(make_run: Make) -> None:
+    page = page_of(make_run(model="cnn32"))
+    assert page.sections() == [*ALWAYS[:3], "capsules", *ALWAYS[3:]]
+    assert "cnn32 has no capsules" in page.words()
+    assert "margin" not in page.words()
+
+
+@pytest.mark.parametrize("channels", [2, 3])
+def test_colour_and_stereo(make_run: Make, channels: int) -> None:
+    page = page_of(make_run(channels=channels))
+    assert ("the first is shown" in page.words()) == (channels == 2)
+
+
+def test_without_validation(make_run: Make) -> None:
+    page = page_of(make_run(validation=False))
+    assert "no validation images" in page.words()
+    assert "validation" not in [text.strip() for _, text in page.text_of("span", "b")]
+
+
+@pytest.mark.parametrize("epochs", [0, 1])
+def test_few_rows(make_run: Make, epochs: int) -> None:
+    page = page_of(make_run(epochs=epochs))
+    assert len(page.all("svg")) == (3 if epochs else 1)
+
+
+def test_rows_that_are_broken_are_left_out(make_run: Make) -> None:
+    run = make_run()
+    path = run.folder / "metrics.csv"
+    path.write_text(path.read_text() + "70,5.0,9,1,1,nan,nan,inf,nan,nan,\n75,")
+    page_of(run)
+    assert read_run(run.folder).course("output_loss")[-1][0] == 4.0
+
+
+@pytest.mark.parametrize("images", [1, 2])
+def test_one_image(make_run: Make, images: int) -> None:
+    page = page_of(make_run(images=images))
+    assert "so none was varied" in page.words()
+
+
+def test_many_classes(make_run: Make) -> None:
+    page = page_of(make_run(classes=tuple(f"class {number}" for number in range(100)), images=150))
+    assert not page.all("table")
+    assert "10 of 100 classes are shown" in page.words()
+    assert len(page.all("figure", "group")) == 10
+
+
+def test_activations_that_are_not_numbers(make_run: Make) -> None:
+    run = make_run()
+    activation = run.evaluation.activation.clone()
+    activation[3:5] = math.nan
+    page_of(run._replace(evaluation=replace(run.evaluation, activation=activation)))
+
+
+def test_everything_right(make_run: Make) -> None:
+    run = make_run()
+    right = torch.nn.functional.one_hot(run.evaluation.label, 3).float()
+    page = page_of(run._replace(evaluation=replace(run.evaluation, activation=right)))
+    assert "every test image was classified right" in page.words()
+    assert "0.00\N{NO-BREAK SPACE}%" in page.words()
+
+
+def test_names_are_escaped(make_run: Make) -> None:
+    hostile = ("<script>alert(1)</script>", "\"><img src=x onerror='x'>", "&amp; " + "long" * 60)
+    page = page_of(make_run(classes=hostile))
+    assert not page.all("script")
+    assert not [attributes for _, attributes in page.elements if "onerror" in attributes]
+    for name in hostile:
+        assert name in page.words()
+
+
+def test_the_network_is_left_as_it_was(make_run: Make) -> None:
+    run = make_run()
+    run.classifier.train()
+    before = {name: value.clone() for name, value in run.classifier.state_dict().items()}
+    page_of(run)
+    assert run.classifier.training
+    assert all(torch.equal(value, before[name]) for name, value in run.classifier.state_dict().items())
+
+
+def test_an_unfinished_run_is_a_users_error(make_run: Make) -> None:
+    run = make_run()
+    (run.folder / "result.json").unlink()
+    with pytest.raises(UserError, match=r"result\.json cannot be read"):
+        write_report(run.folder, run.classifier, run.test, run.evaluation)
+    (run.folder / "result.json").write_text("[]")
+    with pytest.raises(UserError, match="holds a list"):
+        write_report(run.folder, run.classifier, run.test, run.evaluation)
+    assert not (run.folder / "report.html").exists()
+
+
+def test_the_confusion_matrix_shows_the_counts(make_run: Make) -> None:
+    run = make_run(images=20)
+    cells = run.evaluation.confusion.flatten().tolist()
+    page = page_of(run)
+    shown = [0 if text == "·" else int(text) for tags, i, text in page.text if tags[-1:] == ("td",)]
+    assert shown == cells
+    diagonal = [text for attributes, text in page.text_of("td", "right") if attributes["title"].startswith("apple")]
+    assert diagonal == ([str(cells[0])] if cells[0] else [])
+
+
+def test_the_curves_end_where_the_metrics_do(make_run: Make) -> None:
+    """Places on the chart, read back with the labels of its axes, are the values of the file."""
+    run = make_run()
+    charts = (run.folder / write_report(*run[:4]).name).read_text().split("<svg")[1:]
+    for chart, column in zip(charts, ("output_loss", "reconstruction_loss", "training_error"), strict=True):
+        page = Page("<svg" + chart.split("</svg>")[0] + "</svg>")
+        raw = [tuple(map(float, point.split(","))) for point in page.all("polyline", "noise")[0]["points"].split()]
+        to_epoch, to_value = reader(page, "tick-x", "x"), reader(page, "tick-y", "y")
+        for place, row in ((raw[0], run.rows[0]), (raw[-1], run.rows[-1])):
+            assert to_epoch(place[0]) == pytest.approx(row["epoch"], abs=0.01)
+            assert to_value(place[1]) == pytest.approx(row[column], abs=0.004)
+        assert len(raw) == len(run.rows)
+
+
+def reader(page: Page, style: str, coordinate: str) -> Callable[[float], float]:
+    """From a place on the chart to the value there, by the labels of its axis."""
+    ticks = [(float(attributes[coordinate]), number(text)) for attributes, text in page.text_of("text", style)]
+    (p0, v0), (p1, v1) = ticks[0], ticks[-1]
+    shift = 4 if coordinate == "y" else 0  # labels stand a little below their line
+    return lambda place: v0 + (place + shift - p0) * (v1 - v0) / (p1 - p0)
+
+
+def number(text: str) -> float:
+    return float(text.split("\N{NO-BREAK SPACE}")[0]) / (100 if "%" in text else 1)
+
+
+def test_the_test_error_is_marked_at_the_epoch_of_its_weights(make_run: Make) -> None:
+    run = make_run(result={"weights": "best"})
+    lines = (run.folder / "metrics.csv").read_text().splitlines()
+    lines[4] = lines[4].rsplit(",", 1)[0] + ",0.01"  # the second epoch's end
+    (run.folder / "metrics.csv").write_text("\n".join(lines))
+    chart = write_report(*run[:4]).read_text().split("<svg")[3]
+    page = Page("<svg" + chart.split("</svg>")[0] + "</svg>")
+    top = page.all("polygon")[0]["points"].split()[0]
+    assert reader(page, "tick-x", "x")(float(top.split(",")[0])) == pytest.approx(2.0, abs=0.01)
+
+
+def test_means_count_steps(make_run: Make) -> None:
+    run = make_run()
+    first = run.rows[0]["output_loss"], run.rows[1]["output_loss"]
+    assert read_run(run.folder).by_epoch("output_loss")[0] == pytest.approx((1.0, (10 * first[0] + 5 * first[1]) / 15))
+
+
+def test_one_number_of_one_capsule_is_varied() -> None:
+    pose, spread = torch.randn(3, 16), torch.rand(16) + 0.1
+    varied = vary(pose, 1, spread)
+    assert varied.shape == (16, len(STEPS), 3, 16)
+    for dimension in range(16):
+        for at, step in enumerate(STEPS):
+            expected = pose.clone()
+            expected[1, dimension] += step * spread[dimension]
+            torch.testing.assert_close(varied[dimension, at], expected)
+
+
+def test_a_long_run_stays_small(make_run: Make, tmp_path: Path) -> None:
+    run = make_run(epochs=2000)
+    assert write_report(*run[:4]).stat().st_size < 2_000_000
