@@ -12,6 +12,7 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from torchcaps.bench import bench
+from torchcaps.classifier.commands import evaluate_command, predict_command
 from torchcaps.errors import UserError
 from torchcaps.train.command import train_command
 
@@ -89,6 +90,8 @@ def data(
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {
+    "eval": evaluate_command,
+    "predict": predict_command,
     "models": models,
     "objective": objective,
     "doctor": doctor,

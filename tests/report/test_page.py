@@ -3,17 +3,19 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from torchcaps.classifier import Evaluation
 from torchcaps.errors import UserError
 from torchcaps.report import write_report
 from torchcaps.report.capsules import STEPS, vary
+from torchcaps.report.charts import WIDTH, Series, line_chart
 from torchcaps.report.markup import VOID
 from torchcaps.report.run import read_run
+from torchcaps.report.samples import surest
 
 ALWAYS = ["losses", "errors", "confusion", "mistakes", "configuration"]
 Make = Callable[..., Any]
@@ -173,6 +175,10 @@ def test_names_are_escaped(make_run: Make) -> None:
         assert name in page.words()
 
 
+def test_names_that_are_not_text(make_run: Make) -> None:
+    page_of(make_run(classes=("apple\udcff", "boat", "\N{PILE OF POO}")))  # as folders may be called
+
+
 def test_the_network_is_left_as_it_was(make_run: Make) -> None:
     run = make_run()
     run.classifier.train()
@@ -257,6 +263,35 @@ def test_one_number_of_one_capsule_is_varied() -> None:
             torch.testing.assert_close(varied[dimension, at], expected)
 
 
-def test_a_long_run_stays_small(make_run: Make, tmp_path: Path) -> None:
+def test_steep_losses_are_drawn_by_their_logarithm() -> None:
+    values = [2.0, 0.7, 0.03, 0.005]
+    points = [(float(epoch), value) for epoch, value in enumerate(values, 1)]
+    chart = line_chart("Loss", [Series(name="training", points=points, style="a")], is_share=False)
+    page = Page(chart)
+    assert "log scale" in page.words()
+    heights = [float(point.split(",")[1]) for point in page.all("polyline", "course")[0]["points"].split()]
+    ticks = [(float(a["y"]) - 4, float(text)) for a, text in page.text_of("text", "tick-y")]
+    (p0, v0), (p1, v1) = ticks[0], ticks[-1]
+    for height, value in zip(heights, values, strict=True):
+        share = (height - p0) / (p1 - p0)
+        assert v0 * (v1 / v0) ** share == pytest.approx(value, rel=0.01)
+
+
+@pytest.mark.parametrize("values", [[0.0], [0.0, 0.0], [1e-12], [3.0], [1e9, 1e-9], [0.999, 1.0]])
+def test_odd_values_are_drawn_too(values: list[float]) -> None:
+    points = [(float(epoch), value) for epoch, value in enumerate(values)]
+    page = Page(line_chart("Loss", [Series(name="training", points=points, style="a")], is_share=False))
+    places = page.all("polyline", "course")[0]["points"].replace(",", " ").split()
+    assert all(0 <= float(place) <= WIDTH for place in places)
+    assert len(page.text_of("text", "tick-y")) > 1
+
+
+def test_a_long_run_stays_small(make_run: Make) -> None:
     run = make_run(epochs=2000)
-    assert write_report(*run[:4]).stat().st_size < 2_000_000
+    assert write_report(*run[:4]).stat().st_size < 500_000
+
+
+def test_the_surest_right_answer_is_shown() -> None:
+    activation = torch.tensor([[0.9, 0.1, 0.0], [0.2, 0.7, 0.0], [0.1, 0.8, 0.1], [0.0, 0.3, 0.95]])
+    evaluation = Evaluation(classes=("a", "b", "c"), label=torch.tensor([1, 1, 1, 2]), activation=activation)
+    assert surest(evaluation) == 2  # image 3 is the only one of its class, image 0 is a mistake

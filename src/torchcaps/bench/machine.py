@@ -3,12 +3,12 @@
 import os
 import platform
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from torchcaps import __version__
 from torchcaps.ops import native
 
 
@@ -37,6 +37,6 @@ def describe_machine() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "torchcaps": __version__,
+        "torchcaps": version("torchcaps"),
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }

@@ -109,22 +109,22 @@ def record_steps(network: nn.Module) -> Iterator[dict[str, Step]]:
 
 def step_back(relevance: Tensor, step: Step) -> Tensor:
     """Relevance of a layer's output capsules ``[B, Ho, Wo, J]`` to that of its input capsules ``[B, H, W, n]``."""
-    height, width = step.activation.shape[2:]
+    batch, n, height, width = step.activation.shape
     kernel, stride, padding = step.window
+    places = kernel[0] * kernel[1]
 
     def fields(maps: Tensor) -> Tensor:  # [B, n, H, W] to [B, Ho, Wo, I, 1], zero in the padding
         columns = unfold(maps, kernel, padding=padding, stride=stride)  # [B, n kh kw, Ho Wo]
-        columns = columns.unflatten(1, (maps.shape[1], -1)).permute(0, 3, 2, 1)  # [B, Ho Wo, kh kw, n]
-        return columns.reshape(*step.coupling.shape[:-1], 1)
+        return columns.reshape(batch, n, places, -1).permute(0, 3, 2, 1).reshape(*step.coupling.shape[:-1], 1)
 
     weight = step.coupling * fields(step.activation)  # [B, Ho, Wo, I, J]
     # A capsule to which nothing is given stands for its whole field, without the padding.
     is_nothing = weight.sum(-2, keepdim=True) == 0
     weight = torch.where(is_nothing, fields(torch.ones_like(step.activation)), weight)
     share = weight / weight.sum(-2, keepdim=True).clamp(min=torch.finfo(weight.dtype).tiny)
-    handed = (share * relevance.unsqueeze(-2)).sum(-1).flatten(1, 2)  # [B, Ho Wo, I]
-    columns = handed.unflatten(2, (-1, step.activation.shape[1])).permute(0, 3, 2, 1)  # [B, n, kh kw, Ho Wo]
-    return fold(columns.flatten(1, 2), (height, width), kernel, padding=padding, stride=stride).permute(0, 2, 3, 1)
+    handed = (share * relevance.unsqueeze(-2)).sum(-1)  # [B, Ho, Wo, I]
+    columns = handed.reshape(batch, -1, places, n).permute(0, 3, 2, 1).flatten(1, 2)  # [B, n kh kw, Ho Wo]
+    return fold(columns, (height, width), kernel, padding=padding, stride=stride).permute(0, 2, 3, 1)
 
 
 def as_share(maps: Tensor) -> Tensor:

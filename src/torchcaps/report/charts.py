@@ -11,6 +11,7 @@ from torchcaps.report.run import Point
 WIDTH, HEIGHT = 380, 232
 LEFT, RIGHT, TOP, BOTTOM = 48, 12, 12, 42
 MOST_POINTS = 500  # more than that cannot be told apart at this width
+MOST_DOTS = 100  # points that can be pointed at show their values
 STEEP = 30  # losses that fall further than that are drawn by their logarithm
 
 
@@ -102,10 +103,10 @@ def _line(line: Series, x_axis: Axis, y_axis: Axis, is_share: bool) -> Html:
     if line.noise:
         parts.append(path(line.noise, "noise"))
     parts.append(path(line.points, "course"))
-    if line.noise or len(line.points) <= 60:  # points that can be told apart show their values
+    if len(line.points) <= MOST_DOTS:
         for (epoch, value), (x, y) in zip(line.points, place(line.points), strict=True):
             text = f"{line.name}, epoch {short(epoch)}: {_value(value, is_share)}"
-            parts.append(tag("circle", tag("title", text), cx=x, cy=y, r=2.5 if len(line.points) <= 60 else 1))
+            parts.append(tag("circle", tag("title", text), cx=x, cy=y, r=2.5))
     return tag("g", *parts, class_=line.style)
 
 

@@ -2,16 +2,18 @@
 
 import math
 
+SPACE = "\N{NO-BREAK SPACE}"
 NOTHING = "\N{EN DASH}"  # where a value is missing
 MINUS, TIMES, SIGMA = "\N{MINUS SIGN}", "\N{MULTIPLICATION SIGN}", "\N{GREEK SMALL LETTER SIGMA}"
 
 
 def percent(share: float, digits: int = 2) -> str:
-    """
-    >>> percent(0.0987)
+    """With a space that keeps the number and its sign on one line.
+
+    >>> percent(0.0987).replace(SPACE, " ")
     '9.87 %'
     """
-    return f"{100 * share:.{digits}f}\N{NO-BREAK SPACE}%"
+    return f"{100 * share:.{digits}f}{SPACE}%"
 
 
 def short(value: float) -> str:

@@ -38,7 +38,7 @@ def write_report(folder: Path, classifier: Classifier, test: Split, evaluation: 
         classifier.train(was_training)
     path = folder / REPORT
     with whole_file(path) as file:
-        file.write(page.encode())
+        file.write(page.encode(errors="replace"))  # names of files may hold what is not text
     return path
 
 

@@ -66,7 +66,11 @@ def shown_classes(evaluation: Evaluation, most: int) -> list[int]:
 
 
 def surest(evaluation: Evaluation) -> int:
-    """The right answer of the highest activation; without a right one, the answer."""
+    """The right answer of the highest activation, of a class with several images; the next best where there is none."""
     activation = evaluation.activation.nan_to_num().amax(1)  # [N]
-    is_right = evaluation.predicted == evaluation.label
-    return int(torch.where(is_right, activation + 1 + activation.max() - activation.min(), activation).argmax())
+    images = evaluation.label.bincount(minlength=len(evaluation.classes))  # [classes]
+    is_one_of_several = images[evaluation.predicted] > 1  # [N]
+    is_right = evaluation.predicted == evaluation.label  # [N]
+    by_activation = activation.argsort(descending=True, stable=True)
+    merit = 2 * is_one_of_several.long() + is_right.long()  # [N]
+    return int(by_activation[merit[by_activation].argmax()])
