@@ -10,7 +10,7 @@ NATIVE_TESTS := build/native-tests
 .PHONY: demo test test-slow test-native bench lint format clean
 
 demo: $(INSTALLED)
-	$(BIN)/torchcaps models --run
+	$(BIN)/torchcaps train
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest

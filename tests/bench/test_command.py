@@ -8,6 +8,7 @@ import pytest
 
 from torchcaps.bench import bench, command, growth, networks, routing
 from torchcaps.bench.plan import PARTS, Growth, Plan, full_plan, quick_plan
+from torchcaps.bench.plots import PLOTS
 from torchcaps.errors import UserError
 from torchcaps.ops import native
 
@@ -23,7 +24,17 @@ def _matplotlib() -> None:
 def tiny_plan() -> Plan:
     growth = Growth(rounds=1, batch=1, batches=(1, 2), sides=(32, 64), capsule_factors=(0.5, 1), iterations=(1, 2))
     every = {"native": 1, "reference": 2}
-    return Plan(batch=1, rounds=2, every=every, growth=growth, limit_rounds=2, matrix_side=64, copy_bytes=2**16)
+    return Plan(
+        batch=1,
+        rounds=2,
+        every=every,
+        growth=growth,
+        limit_rounds=2,
+        matrix_side=64,
+        copy_bytes=2**16,
+        loop_rounds=1,
+        loop_steps=10,
+    )
 
 
 @needs_core
@@ -43,7 +54,7 @@ def test_a_run_writes_json_plots_and_tables(
     assert results["machine"]["threads"] >= 1
     assert len(results["parts"]["networks"]["seconds"]["native/frem/training"]) == 2
     assert results["parts"]["networks"]["seconds"]["reference/frem/training"][1] is None
-    for part in PARTS:
+    for part in PLOTS:
         assert (tmp_path / f"{part}.png").read_bytes().startswith(b"\x89PNG")
 
     bench(output=tmp_path, markdown=True)
@@ -55,6 +66,7 @@ def test_a_run_writes_json_plots_and_tables(
         "In short",
         "Growth of a native FREM training step",
         "Native forward kernels against the machine, batch 1",
+        "The training loop, 32x32 crops, batch 1",
     ):
         assert title in shown
         assert f"### {title}\n" in markdown
@@ -73,7 +85,7 @@ def test_only_some_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_wrong_part(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no part speed; wanted some of routing, networks, growth, limits"):
+    with pytest.raises(UserError, match="no part speed; wanted some of routing, networks, growth, limits, loop"):
         bench(output=tmp_path, only="routing,speed")
 
 

@@ -1,16 +1,12 @@
 """A run that was interrupted ends as one that was not: bit for bit."""
 
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lightning.pytorch import Callback
 
-from torchcaps.classifier import load
-from torchcaps.train import Recipe, train
-from torchcaps.train import checkpoints, metrics
+from torchcaps.train import Recipe, checkpoints, metrics, train
 from torchcaps.train.checkpoints import Interrupted
 
 STEPS = 12

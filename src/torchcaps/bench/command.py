@@ -6,6 +6,7 @@ from typing import Any
 
 from torchcaps.bench.plan import PARTS, full_plan, quick_plan
 from torchcaps.errors import OptionError, UserError
+from torchcaps.train.run import require_lightning
 
 
 def bench(
@@ -14,7 +15,7 @@ def bench(
     only: str = ",".join(PARTS),
     markdown: bool = False,
 ) -> None:
-    """What routing costs on this machine: routing alone, whole networks, growth, and how near it is to the limit.
+    """What routing costs on this machine: alone, in networks, as sizes grow, against the limit; and the training loop.
 
     All contenders take turns in one process, and are given relative to each other with the spread over the rounds.
     Writes bench.json (every single time) and plots. A full run takes about a quarter of an hour on two
@@ -23,7 +24,7 @@ def bench(
     Args:
         quick: Small batches, few rounds, no torch.compile: about a minute.
         output: Folder for bench.json and the plots.
-        only: The parts to run, with commas between them: routing, networks, growth, limits.
+        only: The parts to run, with commas between them: routing, networks, growth, limits, loop.
         markdown: Measure nothing; print the bench.json in the output folder as markdown tables.
     """
     if markdown:
@@ -39,6 +40,8 @@ def bench(
         import matplotlib  # noqa: F401 - better to know now than after a quarter of an hour
     except ImportError:
         raise UserError("the plots need matplotlib: pip install 'torchcaps[bench]'") from None
+    if "loop" in parts:
+        require_lightning()
     from torchcaps.ops import native
 
     if native.core is None:
@@ -53,6 +56,7 @@ def run(quick: bool, output: Path, parts: list[str]) -> None:
     from torchcaps.bench import plots
     from torchcaps.bench.growth import measure_growth
     from torchcaps.bench.limits import measure_limits
+    from torchcaps.bench.loop import measure_loop
     from torchcaps.bench.machine import describe_machine
     from torchcaps.bench.measure import under
     from torchcaps.bench.networks import measure_networks
@@ -64,6 +68,7 @@ def run(quick: bool, output: Path, parts: list[str]) -> None:
         "networks": measure_networks,
         "growth": measure_growth,
         "limits": measure_limits,
+        "loop": measure_loop,
     }
     plan = quick_plan() if quick else full_plan()
     results: dict[str, Any] = {"machine": describe_machine(), "quick": quick, "parts": {}}
@@ -78,8 +83,9 @@ def run(quick: bool, output: Path, parts: list[str]) -> None:
         for table in tables(part, results["parts"][part]):
             show(console, table)
         (output / "bench.json").write_text(json.dumps(results, indent=1) + "\n")
-        plots.draw(part, results["parts"][part], output / f"{part}.png")
-    console.print(f"written: {output / 'bench.json'} and a plot for each part")
+        if part in plots.PLOTS:
+            plots.draw(part, results["parts"][part], output / f"{part}.png")
+    console.print(f"written: {output / 'bench.json'} and the plots")
 
 
 def write_markdown(results: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torchcaps.functional.registry import list_routings
 
-PARTS = ("routing", "networks", "growth", "limits")
+PARTS = ("routing", "networks", "growth", "limits", "loop")
 METHODS = tuple(list_routings(native=True))
 
 HYBRID, CNN = "hybrid64", "cnn64"
@@ -33,6 +33,8 @@ class Plan:
     limit_rounds: int
     matrix_side: int
     copy_bytes: int
+    loop_rounds: int
+    loop_steps: int  # a multiple of ten
 
     @property
     def backends(self) -> tuple[str, ...]:
@@ -56,6 +58,8 @@ def full_plan() -> Plan:
         limit_rounds=20,
         matrix_side=2048,
         copy_bytes=2**28,
+        loop_rounds=5,
+        loop_steps=30,
     )
 
 
@@ -76,4 +80,6 @@ def quick_plan() -> Plan:
         limit_rounds=5,
         matrix_side=1024,
         copy_bytes=2**27,
+        loop_rounds=2,
+        loop_steps=30,
     )

@@ -208,11 +208,22 @@ def limits_tables(result: Result) -> list[Table]:
     return [Table(f"Native forward kernels against the machine, batch {result['batch']}", columns, rows, note)]
 
 
+def loop_tables(result: Result) -> list[Table]:
+    rows = []
+    for name, label in {"frem": "hybrid32, FREM, with decoder", "cnn": "cnn32"}.items():
+        bare, loop = (result["seconds"][key(name, what)] for what in ("bare", "loop"))
+        rows.append([label, time_text(spread(bare)), time_text(spread(loop)), ratio_text(ratio(loop, bare))])
+    note = "The bare step is forward, loss, backward and optimiser on one batch; the loop is torchcaps train's."
+    columns = ["network", "bare step, ms", "step in the loop, ms", "loop / bare"]
+    return [Table(f"The training loop, 32x32 crops, batch {result['batch']}", columns, rows, note)]
+
+
 TABLES: dict[str, Callable[[Result], list[Table]]] = {
     "routing": routing_tables,
     "networks": network_tables,
     "growth": growth_tables,
     "limits": limits_tables,
+    "loop": loop_tables,
 }
 
 

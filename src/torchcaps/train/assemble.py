@@ -24,16 +24,25 @@ def load_set(recipe: Recipe) -> ImageSet:
         raise OptionError(f"root, full and camera are for data sets, not for the folder {recipe.data}")
     if not Path(recipe.data).expanduser().is_dir():
         raise OptionError(f"data is {recipe.data!r}: wanted one of {', '.join(list_sets())}, or a folder of images")
-    return load_folder(recipe.data, size=recipe.size * 9 // 8, skip_bad=recipe.skip_bad)
+    return load_folder(recipe.data, size=folder_side(recipe), skip_bad=recipe.skip_bad)
+
+
+def folder_side(recipe: Recipe) -> int:
+    """Of a folder's images: an eighth larger than the network's input, a margin for random crops."""
+    return recipe.resize or recipe.size * 9 // 8
 
 
 def make_pipeline(recipe: Recipe, splits: Splits) -> Pipeline:
     """How the recipe's images become batches, with the training split's statistics."""
     changes: dict[str, Any] = {"shift": recipe.shift, "flip": recipe.flip, "standardise": recipe.standardise}
-    changes |= {name: value for name in ("brightness", "contrast") if (value := getattr(recipe, name)) is not None}
+    optional = ("resize", "brightness", "contrast")
+    changes |= {name: value for name in optional if (value := getattr(recipe, name)) is not None}
     if recipe.data not in list_sets():
-        changes["resize"] = recipe.size * 9 // 8  # a margin for random crops
-    return preset(recipe.data, size=recipe.size, **changes).with_statistics(splits.train)
+        changes.setdefault("resize", folder_side(recipe))
+    try:
+        return preset(recipe.data, size=recipe.size, **changes).with_statistics(splits.train)
+    except ValueError as error:
+        raise OptionError(f"the recipe's images cannot be made: {error}") from error
 
 
 def make_classifier(recipe: Recipe, splits: Splits, pipeline: Pipeline) -> Classifier:

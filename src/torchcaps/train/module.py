@@ -11,6 +11,7 @@ from torchcaps.data.pipeline import Batch
 from torchcaps.errors import OptionError
 from torchcaps.functional.losses import margin_loss, reconstruction_loss, spread_loss, spread_margin
 from torchcaps.models.network import Network
+from torchcaps.nn.routed import RoutedLayer
 from torchcaps.train.finite import check_losses
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.schedule import rate_at
@@ -49,11 +50,7 @@ class TrainingModule(LightningModule):
 
     def training_step(self, batch: Batch, batch_idx: int) -> Counts:
         output = self.network(batch.image)
-        losses = {"output_loss": self.output_loss(output, batch.label)}
-        if self.recipe.has_decoder:
-            image = self.network.reconstruct(output, batch.label)
-            weight = self.recipe.reconstruction
-            losses["reconstruction_loss"] = reconstruction_loss(image, batch.target, weight=weight)
+        losses = self.losses(output, batch)
         values = {name: loss.item() for name, loss in losses.items()}
         check_losses(
             values, self.network, batch.image, step=self.global_step, epoch=self.current_epoch, batch=batch_idx
@@ -64,6 +61,15 @@ class TrainingModule(LightningModule):
         counts["output_loss"] = values["output_loss"] * images
         counts["reconstruction_loss"] = values.get("reconstruction_loss", 0.0) * images
         return counts
+
+    def losses(self, output: Classified | Scores, batch: Batch) -> dict[str, Tensor]:
+        """The parts of the loss, each ``[]``."""
+        losses = {"output_loss": self.output_loss(output, batch.label)}
+        if self.recipe.has_decoder and isinstance(output, Classified):
+            image = self.network.reconstruct(output, batch.label)
+            weight = self.recipe.reconstruction
+            losses["reconstruction_loss"] = reconstruction_loss(image, batch.target, weight=weight)
+        return losses
 
     def output_loss(self, output: Classified | Scores, label: Tensor) -> Tensor:
         """The recipe's loss on the class activations, at this step."""
@@ -81,9 +87,13 @@ class TrainingModule(LightningModule):
         recipe = self.recipe
         # Not asked of the trainer, which would then set its loaders up too early, and lose where they were.
         steps = recipe.epochs * self.steps_per_epoch
-        optimizer = torch.optim.AdamW(
-            self.network.parameters(), lr=recipe.rate, weight_decay=recipe.weight_decay, eps=ADAM_EPSILON
-        )
+        matrices = [layer.weight for layer in self.network.modules() if isinstance(layer, RoutedLayer)]
+        others = [p for p in self.network.parameters() if all(p is not matrix for matrix in matrices)]
+        groups = [
+            {"params": others, "lr": recipe.rate},
+            {"params": matrices, "lr": recipe.rate * recipe.routing_rate},
+        ]
+        optimizer = torch.optim.AdamW(groups, weight_decay=recipe.weight_decay, eps=ADAM_EPSILON)
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: rate_at(step, steps=steps, schedule=recipe.schedule, warm_up=recipe.warm_up)
         )

@@ -37,6 +37,8 @@ class Recipe:
 
     size: int = 32
     """Side of the network's input."""
+    resize: int | None = None
+    """Shorter side of the images before a square is cut out; default: the data set's."""
     brightness: float | None = None
     """Jitter adds up to this much to pixels in [0, 1]; default: the data set's."""
     contrast: float | None = None
@@ -80,6 +82,8 @@ class Recipe:
     """Images in a step, over all processes."""
     rate: float = 1e-3
     """Adam's learning rate, at its highest."""
+    routing_rate: float = 1.0
+    """Factor on the rate of the transformation matrices, whose votes are averaged and so move little."""
     schedule: Schedule = "constant"
     """The rate over the run: constant, or one cycle of warming up and cooling down to nothing."""
     warm_up: float = 0.3
@@ -96,7 +100,8 @@ class Recipe:
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
         positive = {"size": self.size, "epochs": self.epochs, "batch_size": self.batch_size, "rate": self.rate}
-        for name, value in {**positive, "checkpoint_every": self.checkpoint_every}.items():
+        positive |= {"checkpoint_every": self.checkpoint_every, "routing_rate": self.routing_rate}
+        for name, value in positive.items():
             if not value > 0:
                 raise OptionError(f"{name} is {value}, wanted more than 0")
         for name, value in {"reconstruction": self.reconstruction, "weight_decay": self.weight_decay}.items():
