@@ -1,12 +1,14 @@
-"""Tiny runs: two classes of 16x16 images in a folder, a small hybrid network, four steps to an epoch."""
+"""Two classes of 16x16 images in a folder, and a run that nothing interrupted."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from torchcaps.train import Recipe
+from torchcaps.train import Recipe, train
+from train.tiny_runs import tiny
 
 
 @pytest.fixture(scope="session")
@@ -23,25 +25,24 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Decoded folders are not kept in the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHCAPS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture
 def recipe(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recipe:
     """Three epochs of four steps, in a working folder of its own."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TORCHCAPS_CACHE", str(images.parent / "cache"))
     return tiny(images)
 
 
-def tiny(images: Path) -> Recipe:
-    return Recipe(
-        name="tiny",
-        data=str(images),
-        size=16,
-        first_channels=16,
-        conv_init="torch",
-        transform_std=0.5,
-        epochs=3,
-        batch_size=8,
-        rate=3e-3,
-        schedule="one-cycle",
-        checkpoint_every=3,
-    )
+@pytest.fixture(scope="session")
+def whole(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run that was not interrupted; not to be changed."""
+    finished = train(tiny(images), output=tmp_path_factory.mktemp("whole"))
+    assert finished is not None
+    return finished.folder

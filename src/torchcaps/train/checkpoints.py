@@ -34,7 +34,12 @@ class WholeFiles(CheckpointIO):
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         with whole_file(Path(path)) as file:
-            torch.save(checkpoint, file)
+            try:
+                torch.save(checkpoint, file)
+            except RuntimeError as error:  # of its zip file, which hides that the disk is full
+                if isinstance(error.__context__, OSError):
+                    raise error.__context__ from error
+                raise
 
     def load_checkpoint(self, path: Any, map_location: Any = None, weights_only: bool | None = None) -> dict[str, Any]:
         return read_checkpoint(Path(path), map_location)

@@ -22,6 +22,8 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
         if name is not None or given:
             extra = " ".join([name] if name else given)
             raise OptionError(f"--resume goes on as the run began: leave {extra} out, or start a new run")
+        if _value(rest, "--output") is not None:
+            raise OptionError("--resume goes on in the run's own folder: leave --output out")
     asks_for_help = "-h" in rest or "--help" in rest
     start = recipe(name or DEFAULT) if resumed is None or asks_for_help else _recipe_of(Path(resumed))
     data = _value(rest, "--data")
@@ -53,12 +55,13 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
 
         require_lightning()
         from torchcaps.train.checkpoints import Interrupted
-        from torchcaps.train.loop import resources
+        from torchcaps.train.loop import is_first_process, resources
 
         try:
             run(recipe, output=output, resume=resume, resources=resources(devices, nodes))
         except Interrupted as interrupted:
-            print(f"\n{interrupted}; go on with: torchcaps train --resume {interrupted.folder}")
+            if is_first_process():
+                print(f"\n{interrupted}; go on with: torchcaps train --resume {interrupted.folder}")
             raise SystemExit(interrupted.exit_code) from None
 
     return train, rest

@@ -1,5 +1,6 @@
 """The training loop: Lightning carries it, this file says with what."""
 
+import errno
 import logging
 import os
 import warnings
@@ -83,13 +84,11 @@ def follow(
     """
     pipeline = classifier.pipeline
     make_loader = partial(BatchLoader, seed=recipe.seed, rank=rank(), world_size=resources.processes)
-    try:
-        training = make_loader(train, pipeline, batch_size=recipe.batch_size, train=True)
-    except ValueError as error:
-        raise OptionError(f"the recipe's batches cannot be made: {error}") from error
+    check_batches(recipe, len(train), resources)
+    training = make_loader(train, pipeline, batch_size=recipe.batch_size, train=True)
     module = TrainingModule(classifier.network, recipe, len(training))
     checkpoint = folder / LAST if resume else None
-    step = 0 if checkpoint is None else check_checkpoint(checkpoint, module)
+    step = 0 if checkpoint is None else check_checkpoint(checkpoint, module, training)
     metrics = Metrics(folder)
     with quiet_lightning():
         trainer = Trainer(
@@ -110,7 +109,8 @@ def follow(
         held = None
         if validation is not None:
             held = make_loader(validation, pipeline, batch_size=EVALUATION_BATCH, train=False)
-        trainer.fit(module, training, held, ckpt_path=checkpoint, weights_only=True)
+        with no_space(folder):
+            trainer.fit(module, training, held, ckpt_path=checkpoint, weights_only=True)
     if recipe.weights == "best" and (folder / BEST).is_file():
         best = read_checkpoint(folder / BEST)["state_dict"]
         module.load_state_dict(best)
@@ -125,13 +125,37 @@ def _strategy(recipe: Recipe, resources: Resources) -> DDPStrategy | str:
     return DDPStrategy(process_group_backend=backend, find_unused_parameters=recipe.routing in UNUSED_PARAMETERS)
 
 
-def check_checkpoint(path: Path, module: TrainingModule) -> int:
-    """The step of a checkpoint, if it is one of this network."""
+def check_batches(recipe: Recipe, images: int, resources: Resources) -> None:
+    """Raise where so many training images make no batches for all processes."""
+    size, processes = recipe.batch_size, resources.processes
+    if size > images:
+        raise OptionError(f"batch_size is {size}, but there are {images} training images: wanted at most {images}")
+    if size % processes:
+        raise OptionError(f"batch_size is {size}, for {processes} processes: wanted a multiple of {processes}")
+
+
+def check_checkpoint(path: Path, module: TrainingModule, training: BatchLoader) -> int:
+    """The step of a checkpoint, if it is one of this network and of these images."""
     values = read_checkpoint(path)
     problem = mismatch(module.state_dict(), values["state_dict"])
     if problem:
         raise RunFolderError(f"{path} is a checkpoint of another network than the recipe's: {problem}")
+    try:
+        training.load_state_dict(values["callbacks"]["Checkpoints"]["loader"])
+    except (KeyError, ValueError) as error:
+        raise RunFolderError(f"{path} is a checkpoint of a run on other images: {error}") from error
     return int(values["global_step"])
+
+
+@contextmanager
+def no_space(folder: Path) -> Iterator[None]:
+    """A disk that is full, in our words; our own files say so by themselves, TensorBoard's do not."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise RunFolderError(f"{folder} cannot be written: {error.strerror}; make room, then --resume it") from error
 
 
 @contextmanager

@@ -40,19 +40,26 @@ class Metrics(Callback):
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / METRICS
-        self.row: Row = {}
         self.validation_error: float | None = None
         self.seconds = 0.0  # of training, former processes included
-        self.images = 0.0  # that this process has trained on
         self._since_row = dict.fromkeys(SUMS, 0.0)
+        self._epoch = {**dict.fromkeys(SUMS, 0.0), "seconds": 0.0}  # of all processes
+        self._epoch_is_over = False
         self._validated = dict.fromkeys(SUMS, 0.0)
         self._clock = self._row_clock = time.perf_counter()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"since_row": dict(self._since_row), "seconds": self._elapsed(), "validation": self.validation_error}
+        return {
+            "since_row": dict(self._since_row),
+            "epoch": dict(self._epoch),
+            "epoch_is_over": self._epoch_is_over,
+            "seconds": self._elapsed(),
+            "validation": self.validation_error,
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        self._since_row = dict(state_dict["since_row"])
+        self._since_row, self._epoch = dict(state_dict["since_row"]), dict(state_dict["epoch"])
+        self._epoch_is_over = state_dict["epoch_is_over"]
         self.seconds, self.validation_error = state_dict["seconds"], state_dict["validation"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -90,9 +97,21 @@ class Metrics(Callback):
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._write_row(trainer, pl_module, self.validation_error)
+        self._epoch_is_over = True
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.seconds, self._clock = self._elapsed(), time.perf_counter()
+
+    def so_far(self) -> str:
+        """The epoch at hand in words, from its rows up to now."""
+        images = self._epoch["images"]
+        if not images:
+            return ""
+        loss = (self._epoch["output_loss"] + self._epoch["reconstruction_loss"]) / images
+        parts = [f"loss {loss:.3f}", f"training error {100 * self._epoch['wrong'] / images:.1f} %"]
+        if self.validation_error is not None:
+            parts.append(f"validation error {100 * self.validation_error:.1f} %")
+        return ", ".join([*parts, f"{images / self._epoch['seconds']:.0f} images/s"])
 
     def _elapsed(self) -> float:
         return self.seconds + time.perf_counter() - self._clock
@@ -101,9 +120,8 @@ class Metrics(Callback):
         assert isinstance(module, TrainingModule)
         total = over_processes(trainer, self._since_row)
         now, images = time.perf_counter(), max(1.0, total["images"])
-        self.images += total["images"]
         recipe = module.recipe
-        self.row = {
+        row: Row = {
             "step": trainer.global_step,
             "epoch": trainer.global_step / module.steps_per_epoch,
             "seconds": self._elapsed(),
@@ -116,11 +134,15 @@ class Metrics(Callback):
             "training_error": total["wrong"] / images,
             "validation_error": validation_error,
         }
+        if self._epoch_is_over:
+            self._epoch, self._epoch_is_over = dict.fromkeys(self._epoch, 0.0), False
+        for name, value in {**total, "seconds": now - self._row_clock}.items():
+            self._epoch[name] += value
         self._since_row, self._row_clock = dict.fromkeys(SUMS, 0.0), now
         if trainer.is_global_zero:
-            append(self.path, self.row)
+            append(self.path, row)
         if trainer.logger is not None:
-            known = {name: value for name, value in self.row.items() if value is not None and name != "step"}
+            known = {name: value for name, value in row.items() if value is not None and name != "step"}
             trainer.logger.log_metrics(known, trainer.global_step)
 
 
@@ -161,11 +183,11 @@ def read_rows(path: Path) -> list[Row]:
     """The rows of a file; a last one that was being written when the process was killed is left out."""
     if not path.is_file():
         return []
+    whole, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
     rows: list[Row] = []
-    with path.open(encoding="utf-8", newline="") as file:
-        for values in csv.DictReader(file):
-            try:
-                rows.append({name: float(values[name]) if values[name] else None for name in COLUMNS})
-            except (KeyError, TypeError, ValueError):
-                continue
+    for values in csv.DictReader(whole.splitlines()):
+        try:
+            rows.append({name: float(values[name]) if values[name] else None for name in COLUMNS})
+        except (KeyError, TypeError, ValueError):
+            continue
     return rows

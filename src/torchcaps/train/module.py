@@ -8,7 +8,6 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from torchcaps.data.pipeline import Batch
-from torchcaps.errors import OptionError
 from torchcaps.functional.losses import margin_loss, reconstruction_loss, spread_loss, spread_margin
 from torchcaps.models.network import Network
 from torchcaps.nn.routed import RoutedLayer
@@ -39,8 +38,6 @@ class TrainingModule(LightningModule):
 
     def __init__(self, network: Network, recipe: Recipe, steps_per_epoch: int) -> None:
         super().__init__()
-        if recipe.loss == "cross-entropy" and recipe.has_capsules:
-            raise OptionError("loss='cross-entropy' wants logits, which class capsules do not have: use 'spread'")
         self.network, self.recipe, self.steps_per_epoch = network, recipe, steps_per_epoch
 
     @property
@@ -53,7 +50,7 @@ class TrainingModule(LightningModule):
         losses = self.losses(output, batch)
         values = {name: loss.item() for name, loss in losses.items()}
         check_losses(
-            values, self.network, batch.image, step=self.global_step, epoch=self.current_epoch, batch=batch_idx
+            values, self.network, batch.image, step=self.global_step + 1, epoch=self.current_epoch, batch=batch_idx
         )
         counts = count(output, batch.label)
         images = counts["images"]

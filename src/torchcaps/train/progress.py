@@ -38,16 +38,14 @@ class ProgressLine(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if self._bar is not None and self._task is not None:
-            self._bar.update(
-                self._task, completed=trainer.global_step, epoch=self._epoch(trainer), description=self._figures()
-            )
+        self._update(trainer)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._update(trainer)
         if trainer.is_global_zero and self._bar is None:
             done = trainer.global_step - self._first_step
             left = (time.perf_counter() - self._start) / max(1, done) * (self._steps(trainer) - trainer.global_step)
-            line = f"epoch {self._epoch(trainer)}: {self._figures()}, {left:.0f} s left"
+            line = f"epoch {self._epoch(trainer)}: {self.metrics.so_far()}, {left:.0f} s left"
             self.console.print(line, highlight=False, soft_wrap=True)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -56,18 +54,15 @@ class ProgressLine(Callback):
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         self._close()
 
+    def _update(self, trainer: Trainer) -> None:
+        if self._bar is not None and self._task is not None:
+            self._bar.update(
+                self._task, completed=trainer.global_step, epoch=self._epoch(trainer), description=self.metrics.so_far()
+            )
+
     def _close(self) -> None:
         if self._bar is not None:
             self._bar.stop()
-
-    def _figures(self) -> str:
-        row = self.metrics.row
-        if not row:
-            return ""
-        validation = self.metrics.validation_error
-        parts = [f"loss {row['loss']:.3f}", f"training error {100 * (row['training_error'] or 0):.1f} %"]
-        parts += [] if validation is None else [f"validation error {100 * validation:.1f} %"]
-        return ", ".join([*parts, f"{row['images_per_second']:.0f} images/s"])
 
     @staticmethod
     def _epoch(trainer: Trainer) -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torchcaps.data.norb import Camera
 from torchcaps.data.splits import Validation
@@ -13,6 +13,7 @@ Loss = Literal["spread", "margin", "cross-entropy"]
 Schedule = Literal["constant", "one-cycle"]
 Weights = Literal["last", "best"]
 Standardise = Literal["image", "set", "none"]
+CHOICES = {"loss": Loss, "schedule": Schedule, "weights": Weights, "standardise": Standardise, "validation": Validation}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +110,11 @@ class Recipe:
                 raise OptionError(f"{name} is {value}, wanted 0 or more")
         if not 0 <= self.warm_up < 1:
             raise OptionError(f"warm_up is {self.warm_up}, wanted a share of the run: at least 0, below 1")
+        for name, choices in CHOICES.items():
+            if getattr(self, name) not in get_args(choices):
+                raise OptionError(f"{name} is {getattr(self, name)!r}, wanted one of {', '.join(get_args(choices))}")
+        if self.loss == "cross-entropy" and self.has_capsules:
+            raise OptionError("loss='cross-entropy' wants logits, which class capsules do not have: use 'spread'")
         if self.weights == "best" and self.validation == "none":
             raise OptionError("weights='best' needs validation data to choose by: leave validation='none' out")
 

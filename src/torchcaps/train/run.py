@@ -42,7 +42,7 @@ def train(
     Of several processes the first one returns what the run leaves, the others nothing.
     """
     require_lightning()
-    from torchcaps.train.loop import Resources, follow, is_first_process
+    from torchcaps.train.loop import Resources, check_batches, follow, is_first_process
 
     resources = resources or Resources()
     first = is_first_process()
@@ -52,6 +52,7 @@ def train(
     splits = load_data(recipe)
     torch.manual_seed(recipe.seed)
     classifier = make_classifier(recipe, splits, make_pipeline(recipe, splits))
+    check_batches(recipe, len(splits.train), resources)  # before there is a folder
     folder = resume or (run_folder.create(recipe, output) if first else Path())
     if first and resume is None:
         run_folder.describe(folder, recipe, splits, resources.processes)

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from torchcaps.bench.machine import cpu_name, usable_cores
 from torchcaps.data.types import Splits
 from torchcaps.data.writing import disk_errors, whole_file
 from torchcaps.errors import UserError
@@ -54,6 +53,8 @@ def _first_free(name: str) -> Path:
 
 def describe(folder: Path, recipe: Recipe, splits: Splits, processes: int) -> None:
     """Write what the run is, before it begins."""
+    from torchcaps.bench.machine import cpu_name, usable_cores  # bench imports this package
+
     about = {
         "recipe": recipe.as_json(),
         "name": recipe.name,
@@ -83,7 +84,7 @@ def read_recipe(folder: Path) -> Recipe:
         raise RunFolderError(f"{folder} is not the folder of a training run: it has no {RUN}")
     try:
         return recipe_from_json(json.loads(path.read_text(encoding="utf-8"))["recipe"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunFolderError(f"{path} cannot be used: {error}") from error
 
 

@@ -1,0 +1,216 @@
+"""What a user can get wrong: one sentence, exit code 2, no traceback."""
+
+import importlib.util
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from torchcaps.cli import main
+from torchcaps.errors import UserError
+from torchcaps.train import Recipe, train
+from train.tiny_runs import interrupted, tiny_fields
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def complaint(capsys: Capture, *arguments: str | Path) -> str:
+    """What the command says against its arguments, in one line; with --debug the same as an exception."""
+    call = ["train", *map(str, arguments)]
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as exit_info:
+        main(call)
+    assert exit_info.value.code == 2
+    err = capsys.readouterr().err
+    assert err.startswith("torchcaps: ")
+    assert err.endswith("\n")
+    assert err.count("\n") == 1
+    with pytest.raises(UserError) as caught:
+        main([*call, "--debug"])
+    assert err == f"torchcaps: {caught.value}\n"
+    return err
+
+
+def check_nothing_was_made() -> None:
+    """A call that cannot be meant leaves no run folder: the next one may have the same --output."""
+    assert not Path("run").exists()
+    assert not Path("runs").exists()
+
+
+def image_folder(*classes: str, count: int = 4) -> Path:
+    root = Path("pictures")
+    for name in classes:
+        (root / name).mkdir(parents=True)
+        for number in range(count):
+            Image.new("L", (18, 18), 10 * number).save(root / name / f"{number}.png")
+    return root
+
+
+def test_missing_recipe(capsys: Capture) -> None:
+    err = complaint(capsys, "imagenet-frem")
+    assert "there is no recipe 'imagenet-frem'" in err
+    assert "turntable" in err
+    assert "--data FOLDER" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [(["--nonsense", "3"], "--nonsense"), (["--epochs", "three"], "--epochs"), (["--loss", "nonsense"], "--loss")],
+)
+def test_unknown_field_or_value(capsys: Capture, arguments: list[str], named: str) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        main(["train", *arguments])
+    assert exit_info.value.code == 2
+    err = capsys.readouterr().err
+    assert named in err
+    assert "Traceback" not in err
+    check_nothing_was_made()
+
+
+def test_one_class(capsys: Capture) -> None:
+    assert "one class only, 'cats'" in complaint(capsys, "--data", image_folder("cats"))
+
+
+def test_empty_folder(capsys: Capture) -> None:
+    Path("pictures").mkdir()
+    assert "pictures has no subfolders; wanted one subfolder a class" in complaint(capsys, "--data", "pictures")
+
+
+def test_no_folder(capsys: Capture) -> None:
+    err = complaint(capsys, "--data", "pictures")
+    assert "data is 'pictures'" in err
+    assert "or a folder of images" in err
+
+
+def test_classes_that_differ_between_splits(capsys: Capture) -> None:
+    root = image_folder("train/cats", "train/dogs", "test/cats", "test/birds")
+    err = complaint(capsys, "--data", root)
+    assert "missing dogs; not in train/: birds" in err
+
+
+def test_image_that_cannot_be_read(capsys: Capture) -> None:
+    root = image_folder("cats", "dogs")
+    (root / "cats/0.png").write_bytes(b"no image")
+    with pytest.raises(SystemExit) as exit_info:
+        main(["train", "--data", str(root)])
+    assert exit_info.value.code == 2
+    err = capsys.readouterr().err
+    assert "cats/0.png" in err
+    assert "--skip-bad" in err
+    check_nothing_was_made()
+
+
+@pytest.fixture
+def begun(recipe: Recipe) -> Path:
+    with interrupted(2, "SIGTERM"):
+        train(recipe, output=Path("begun"))
+    return Path("begun")
+
+
+def test_checkpoint_of_another_network(capsys: Capture, begun: Path, recipe: Recipe) -> None:
+    with interrupted(1, "SIGTERM"):
+        train(replace(recipe, first_channels=32), output=Path("other"))
+    shutil.copy("other/checkpoints/last.ckpt", begun / "checkpoints")
+    err = complaint(capsys, "--resume", begun)
+    assert "last.ckpt is a checkpoint of another network" in err
+    assert "primary.pose.weight has shape [32, 1, 5, 5]" in err
+
+
+@pytest.mark.parametrize("kept", [0, 10, 5000, -1])
+def test_truncated_checkpoint(capsys: Capture, begun: Path, kept: int) -> None:
+    path = begun / "checkpoints/last.ckpt"
+    path.write_bytes(path.read_bytes()[:kept])
+    assert "last.ckpt is not a checkpoint that can be used" in complaint(capsys, "--resume", begun)
+
+
+def test_checkpoint_that_would_run_code(capsys: Capture, begun: Path) -> None:
+    class Trap:
+        def __reduce__(self) -> Any:
+            return os.mkdir, ("caught",)
+
+    torch.save({"state_dict": {}, "global_step": Trap(), "loops": {}}, begun / "checkpoints/last.ckpt")
+    assert "last.ckpt is not a checkpoint that can be used" in complaint(capsys, "--resume", begun)
+    assert not Path("caught").exists()
+
+
+def test_checkpoint_of_something_else(capsys: Capture, begun: Path) -> None:
+    torch.save({"weights": torch.zeros(3)}, begun / "checkpoints/last.ckpt")
+    assert "last.ckpt is not a checkpoint of a training run" in complaint(capsys, "--resume", begun)
+
+
+def test_output_that_is_not_empty(capsys: Capture, images: Path) -> None:
+    Path("run").mkdir()
+    Path("run/thesis.txt").write_text("mine")
+    err = complaint(capsys, *tiny_fields(images), "--output", "run")
+    assert "run is there already and not empty" in err
+    assert "--resume run" in err
+    assert [path.name for path in Path("run").iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("output", ["file", "file/run"])
+def test_output_at_or_below_a_file(capsys: Capture, images: Path, output: str) -> None:
+    Path("file").write_text("mine")
+    assert f"{output} cannot be written" in complaint(capsys, *tiny_fields(images), "--output", output)
+    assert Path("file").read_text() == "mine"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may write anywhere")
+def test_folder_without_permission(capsys: Capture, images: Path) -> None:
+    Path("closed").mkdir(mode=0o500)
+    err = complaint(capsys, *tiny_fields(images), "--output", "closed/run")
+    assert "closed/run cannot be written: Permission denied" in err
+
+
+@pytest.mark.parametrize("missing", ["lightning", "safetensors", "tensorboard"])
+def test_missing_package(capsys: Capture, images: Path, monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    original = importlib.util.find_spec
+    monkeypatch.setattr("torchcaps.train.run.find_spec", lambda name: None if name == missing else original(name))
+    err = complaint(capsys, *tiny_fields(images))
+    assert err == f"torchcaps: training needs {missing}: pip install 'torchcaps[train]'\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"batch-size": 99}, "batch_size is 99, but there are 34 training images"),
+        ({"size": 20}, "image_size=20: wanted a multiple of 8"),
+        ({"loss": "cross-entropy"}, "loss='cross-entropy' wants logits"),
+        ({"routing": "nonsense"}, "routing='nonsense': wanted one of agreement, em, frem"),
+        ({"model": "nonsense"}, "model 'nonsense': wanted one of cnn32"),
+        ({"first-channels": 17}, "first_channels=17: wanted a multiple of 16"),
+        ({"iterations": 0}, "iterations=0: wanted"),
+        ({"rate": -1}, "rate is -1.0, wanted more than 0"),
+        ({"camera": "right"}, "camera are for data sets"),
+        ({"shift": -1}, "shift -1: wanted none below 0"),
+    ],
+    ids=str,
+)
+def test_recipe_that_cannot_be_followed(capsys: Capture, images: Path, changes: dict[str, Any], words: str) -> None:
+    assert words in complaint(capsys, *tiny_fields(images, **changes), "--output", "run")
+    check_nothing_was_made()
+
+
+def test_routing_option_that_does_not_exist(capsys: Capture, images: Path) -> None:
+    err = complaint(capsys, *tiny_fields(images), "--routing-options", "nonsense", "1")
+    assert "has no option 'nonsense'" in err
+    check_nothing_was_made()
+
+
+def test_loss_that_is_not_finite_is_the_users_to_mend(capsys: Capture, images: Path) -> None:
+    arguments = ["train", *tiny_fields(images, rate=1e30, schedule="constant"), "--output", "run"]
+    with pytest.raises(SystemExit) as exit_info:
+        main(arguments)
+    assert exit_info.value.code == 2
+    err = capsys.readouterr().err
+    assert err.startswith("torchcaps: the output loss is nan at step 2 (epoch 1, batch 2): ")
+    assert err.count("\n") == 1

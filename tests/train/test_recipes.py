@@ -1,0 +1,217 @@
+"""Recipes by name, as JSON, for a folder, and on the command line."""
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from torchcaps import create_model
+from torchcaps.cli import main
+from torchcaps.data import Split, Splits
+from torchcaps.errors import OptionError, UserError
+from torchcaps.train import Recipe, folder_recipe, list_recipes, recipe, train
+from torchcaps.train.assemble import make_classifier, make_pipeline
+from torchcaps.train.command import train_command
+from torchcaps.train.recipe import recipe_from_json
+from torchcaps.train.run_folder import read_recipe
+from train.tiny_runs import interrupted
+
+CHANNELS, CLASSES = {"cifar10": 3}, {"smallnorb": 5, "turntable": 5}
+
+
+def test_every_cell_of_the_tables_has_a_recipe() -> None:
+    names = list_recipes()
+    assert len(names) == len(set(names)) == 5 * 4 * 2
+    for data in ("smallnorb", "mnist", "fashion-mnist", "cifar10", "turntable"):
+        for method in ("frem", "frms", "em", "cnn"):
+            assert {f"{data}-{method}", f"{data}-{method}-quick"} <= set(names)
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_recipe_builds_its_network(name: str) -> None:
+    found = recipe(name)
+    data, _, method = name.removesuffix("-quick").rpartition("-")
+    assert (found.name, found.data) == (name, data)
+    assert found.has_capsules == (method != "cnn")
+    channels, classes = CHANNELS.get(data, 1), CLASSES.get(data, 10)
+    split = Split(torch.zeros(classes, channels, 96, 96, dtype=torch.uint8), torch.arange(classes, dtype=torch.int64))
+    splits = Splits(tuple(map(str, range(classes))), split, None, split, note="")
+    pipeline = make_pipeline(found, splits)
+    with torch.device("meta"):  # the structure only
+        network = make_classifier(found, splits, pipeline).network
+        wanted = create_model(found.model, in_channels=channels, classes=classes, first_channels=found.first_channels)
+    assert (network.in_channels, network.classes, network.image_size) == (channels, classes, found.size)
+    assert network.parameter_count() == wanted.parameter_count()
+
+
+@pytest.mark.parametrize("name", [name for name in list_recipes() if not name.endswith("-quick")])
+def test_papers_settings(name: str) -> None:
+    found = recipe(name)
+    assert (found.epochs, found.batch_size, found.schedule) == (50, 50, "constant")
+    assert (found.size, found.model[-2:]) == ((64, "64") if found.data in CLASSES else (32, "32"))
+    if found.has_capsules:
+        assert (found.loss, found.reconstruction) == ("spread", 0.0005)
+        assert (found.routing, found.iterations, found.transform_std) == (name.rpartition("-")[2], 2, 0.1)
+        assert found.conv_init == "paper"
+    else:
+        assert (found.loss, found.reconstruction) == ("cross-entropy", 0.0)
+
+
+@pytest.mark.parametrize("name", [name for name in list_recipes() if name.endswith("-quick")])
+def test_quick_variants(name: str) -> None:
+    found, paper = recipe(name), recipe(name.removesuffix("-quick"))
+    assert found.epochs < paper.epochs
+    assert found.size == 32
+    assert (found.data, found.routing, found.loss, found.iterations) == (
+        paper.data,
+        paper.routing,
+        paper.loss,
+        paper.iterations,
+    )
+
+
+def test_json_round_trip() -> None:
+    start = recipe("cifar10-em", root=Path("somewhere"), routing_options={"kernel": "gaussian"}, brightness=0.25)
+    assert recipe_from_json(json.loads(json.dumps(start.as_json()))) == start
+    for name in list_recipes():
+        assert recipe_from_json(json.loads(json.dumps(recipe(name).as_json()))) == recipe(name)
+
+
+def test_unknown_names() -> None:
+    for name in ("", "mnist", "mnist-frem-fast", "imagenet-frem", "frem-mnist"):
+        with pytest.raises(OptionError, match="there is no recipe"):
+            recipe(name)
+    with pytest.raises(TypeError, match="nonsense"):
+        recipe("mnist-frem", nonsense=1)
+    with pytest.raises(OptionError, match="no field nonsense"):
+        recipe_from_json({**Recipe().as_json(), "nonsense": 1})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({name: 0} for name in ("size", "epochs", "batch_size", "rate", "checkpoint_every", "routing_rate")),
+        *({name: -1.0} for name in ("rate", "reconstruction", "weight_decay", "warm_up")),
+        *({name: float("nan")} for name in ("rate", "reconstruction", "weight_decay", "warm_up")),
+        *({name: "nonsense"} for name in ("loss", "schedule", "weights", "standardise", "validation")),
+        {"warm_up": 1.0},
+        {"weights": "best", "validation": "none"},
+        {"loss": "cross-entropy"},
+    ],
+    ids=str,
+)
+def test_wrong_values(changes: dict[str, Any]) -> None:
+    with pytest.raises(OptionError, match=next(iter(changes))):
+        Recipe(**changes)
+
+
+def make_folder(root: Path, count: int, side: int) -> Path:
+    for name in ("one", "two", "three"):
+        (root / name).mkdir(parents=True)
+        for number in range(count):
+            Image.new("L", (side, side + 3), number).save(root / name / f"{number}.png")
+    return root
+
+
+@pytest.mark.parametrize(("side", "size", "model"), [(20, 32, "hybrid32"), (63, 32, "hybrid32"), (64, 64, "hybrid64")])
+def test_folder_picks_the_network(tmp_path: Path, side: int, size: int, model: str) -> None:
+    found = folder_recipe(make_folder(tmp_path / "shapes", 2, side))
+    assert (found.name, found.size, found.model) == ("shapes", size, model)
+    assert found.data == str(tmp_path / "shapes")
+
+
+def test_folder_picks_batch_and_epochs(tmp_path: Path) -> None:
+    few, many = (folder_recipe(make_folder(tmp_path / str(count), count, 8)) for count in (3, 450))
+    assert few.batch_size <= 6  # of about six training images
+    assert few.epochs > many.epochs
+    assert many.batch_size == 25
+    assert 1200 < many.epochs * 945 / 25 < 1800  # steps
+
+
+def parsed(*arguments: str, patch: pytest.MonkeyPatch) -> Recipe:
+    """The recipe that the command line makes of its arguments."""
+    seen: list[Recipe] = []
+    patch.setattr("torchcaps.train.run.train", lambda found, **options: seen.append(found))
+    main(["train", *arguments])
+    return seen[0]
+
+
+def test_name_first_and_then_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert parsed(patch=monkeypatch) == recipe("turntable-frem-quick")
+    assert parsed("mnist-em", patch=monkeypatch) == recipe("mnist-em")
+    options = ["--epochs", "3", "--flip", "--root", "there", "--routing-options", "kernel", "gaussian"]
+    assert parsed("smallnorb-frms", *options, patch=monkeypatch) == recipe(
+        "smallnorb-frms", epochs=3, flip=True, root=Path("there"), routing_options={"kernel": "gaussian"}
+    )
+
+
+def test_data_folder_on_the_command_line(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = folder_recipe(str(images))
+    assert parsed("--data", str(images), patch=monkeypatch) == wanted
+    assert parsed(f"--data={images}", "--epochs", "3", patch=monkeypatch) == replace(wanted, epochs=3)
+    named = parsed("mnist-em", "--data", str(images), patch=monkeypatch)
+    assert named == recipe("mnist-em", data=str(images))
+
+
+def test_help_explains_each_field(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    with pytest.raises(SystemExit) as exit_info:
+        main(["train", "mnist-em", "--help"])
+    assert exit_info.value.code == 0
+    shown = capsys.readouterr().out
+    for name in [*(item.name for item in fields(Recipe)), "output", "resume", "devices", "nodes"]:
+        option = f"--{name.replace('_', '-')}"
+        [place] = [
+            number
+            for number, line in enumerate(shown.splitlines())
+            if line.strip("│ ").startswith(option + " ") or line.strip("│ ").startswith(option + ",")
+        ]
+        text = " ".join(shown.splitlines()[place : place + 2])
+        assert "(default: " in text, name
+        assert text.partition("(default")[0].rstrip().endswith("."), name  # a sentence
+    assert "default: mnist-em" in shown
+
+
+@pytest.fixture
+def begun(recipe: Recipe) -> Path:
+    """The folder of a run that was interrupted."""
+    with interrupted(2, "SIGTERM"):
+        train(recipe, output=Path("run"))
+    return Path("run")
+
+
+def test_recipe_of_a_run(begun: Path, recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read_recipe(begun) == recipe
+    assert parsed("--resume", str(begun), patch=monkeypatch) == recipe
+
+
+@pytest.mark.parametrize(
+    ("extra", "named"),
+    [(["--epochs", "9"], "--epochs"), (["--no-residual"], "--no-residual"), (["--output", "other"], "--output")],
+)
+def test_resume_with_other_fields(begun: Path, extra: list[str], named: str) -> None:
+    with pytest.raises(OptionError, match=f"leave {named} out"):
+        train_command(["--resume", str(begun), *extra])
+    with pytest.raises(OptionError, match="leave mnist-em out"):
+        train_command(["mnist-em", f"--resume={begun}"])
+
+
+@pytest.mark.parametrize(
+    "text", [None, "", "{", "[]", "{}", '{"recipe": []}', '{"recipe": {"nonsense": 1}}', '{"recipe": {"epochs": "x"}}']
+)
+def test_resume_of_nonsense(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "run.json").write_text(text)
+    with pytest.raises(UserError, match=r"run\.json"):
+        train_command(["--resume", str(tmp_path)])
+
+
+def test_resume_of_what_is_not_there(tmp_path: Path, recipe: Recipe) -> None:
+    with pytest.raises(UserError, match="not the folder of a training run"):
+        train_command(["--resume", str(tmp_path / "nothing")])
+    with pytest.raises(UserError, match="not the folder of a training run"):
+        train(recipe, resume=tmp_path / "nothing")
