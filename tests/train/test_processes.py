@@ -13,8 +13,8 @@ from torchcaps.cli import main
 from train.tiny_runs import SCRIPT, finish, read_until, rows_without_times, start, tiny_fields
 
 # Sums over the batch are added in another order, which shows in a gradient's last bits. On the machine that this was
-# written on, all six digits of metrics.csv were the same; another seed changes the losses by 2e-3 and more. Adam divides
-# by the gradient's own size, so a constant factor on the gradient would not be seen here.
+# written on, all six digits of metrics.csv were the same; another seed changes the losses by 2e-3 and more. Adam
+# divides by the gradient's own size, so a constant factor on the gradient would not be seen here.
 TOLERANCE = 1e-5
 
 

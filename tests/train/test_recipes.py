@@ -43,7 +43,9 @@ def test_recipe_builds_its_network(name: str) -> None:
     pipeline = make_pipeline(found, splits)
     with torch.device("meta"):  # the structure only
         network = make_classifier(found, splits, pipeline).network
-        wanted = create_model(found.model, in_channels=channels, classes=classes, first_channels=found.first_channels)
+        options: dict[str, Any] = {"routing": method} if found.has_capsules else {}
+        options |= {"in_channels": channels, "classes": classes, "first_channels": found.first_channels}
+        wanted = create_model(found.model, **options)
     assert (network.in_channels, network.classes, network.image_size) == (channels, classes, found.size)
     assert network.parameter_count() == wanted.parameter_count()
 
