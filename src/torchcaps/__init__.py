@@ -2,6 +2,7 @@
 
 from importlib.metadata import version as _version
 
+from torchcaps import _environment as _environment  # first: it is for torch, which all others import
 from torchcaps import functional, models, nn
 from torchcaps.models import create_model, list_models
 from torchcaps.nn import record_routing
