@@ -128,10 +128,16 @@ def _(grad_pose: Tensor, grad_activation: Tensor, weight: Tensor, pose: Tensor, 
 
 def _save(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(inputs[1], *output)
+    ctx.set_materialize_grads(False)
 
 
-def _gradients(ctx: Any, grad_pose: Tensor, grad_activation: Tensor) -> Any:
-    return native_primary_backward(grad_pose, grad_activation, *ctx.saved_tensors)
+def _gradients(ctx: Any, grad_pose: Tensor | None, grad_activation: Tensor | None) -> Any:
+    weight, pose, activation = ctx.saved_tensors
+    if grad_activation is None:  # a routing that uses poses only: no gradient for the weight, rather than one of zeros
+        return torch.ops.aten.threshold_backward(grad_pose, pose, 0), None, None
+    if grad_pose is None:
+        grad_pose = torch.zeros_like(pose)
+    return native_primary_backward(grad_pose, grad_activation, weight, pose, activation)
 
 
 native_primary.register_autograd(_gradients, setup_context=_save)
@@ -145,9 +151,7 @@ class _InPlace(torch.autograd.Function):
     def forward(ctx: Any, maps: Tensor, weight: Tensor, bias: Tensor) -> Any:
         activation = native_primary_(maps, weight, bias)
         ctx.mark_dirty(maps)
-        ctx.save_for_backward(weight, maps, activation)
+        _save(ctx, (maps, weight, bias), (maps, activation))
         return maps, activation
 
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return native_primary_backward(*gradients, *ctx.saved_tensors)
+    backward = staticmethod(_gradients)
