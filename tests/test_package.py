@@ -1,10 +1,13 @@
 """The package as a whole: what it ships, and what importing it costs."""
 
 import json
+import os
 import subprocess
 import sys
 from importlib.metadata import requires, version
 from importlib.resources import files
+
+import pytest
 
 import torchcaps
 import torchcaps.functional
@@ -27,6 +30,23 @@ def test_import_adds_nothing_beyond_torch() -> None:
     assert top - set(sys.stdlib_module_names) == {"torchcaps"}
     assert not [name for name in added if name.startswith("torch.")]
     assert "torchcaps.cli" not in added
+
+
+@pytest.mark.parametrize(
+    ("imports", "given", "wanted"),
+    [
+        ("import torchcaps", None, "PASSIVE"),
+        ("import torchcaps", "ACTIVE", "ACTIVE"),
+        ("import torch, torchcaps", None, "None"),  # too late: torch has read it
+    ],
+)
+def test_waiting_threads_sleep_unless_the_user_says_otherwise(imports: str, given: str | None, wanted: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    if given is not None:
+        environment["OMP_WAIT_POLICY"] = given
+    code = f"import os; {imports}; print(os.environ.get('OMP_WAIT_POLICY'))"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == wanted
 
 
 def test_typed() -> None:

@@ -9,6 +9,7 @@
 #include "runtime/dispatch.h"
 #include "runtime/engine.h"
 #include "runtime/options.h"
+#include "runtime/primary.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -62,6 +63,27 @@ void backward(const Constant& pose, const Constant& activation, const Constant& 
     run_backward(problem, grad_weight.data(), grad_first.data(), grad_second.data(), int(threads));
 }
 
+void primary_forward(const Constant& map, const Constant& weight, const Constant& bias, const Tensor& pose,
+                     const Tensor& activation, int64_t threads) {
+    check_threads(threads);
+    const Primary primary = check_primary({array_of(map, "map"), array_of(weight, "weight"), array_of(bias, "bias"),
+                                           array_of(pose, "pose"), array_of(activation, "activation")});
+    nb::gil_scoped_release release;
+    run_primary_forward(primary, int(threads));
+}
+
+void primary_backward(const Constant& pose, const Constant& activation, const Constant& weight, const Constant& grad_pose,
+                      const Constant& grad_activation, const Tensor& grad_map, const Tensor& grad_weight,
+                      const Tensor& grad_bias, int64_t threads) {
+    check_threads(threads);
+    const Primary primary = check_primary_gradient(
+        {array_of(pose, "pose"), array_of(activation, "activation"), array_of(weight, "weight"), array_of(grad_pose, "grad_pose"),
+         array_of(grad_activation, "grad_activation"), array_of(grad_map, "grad_map"), array_of(grad_weight, "grad_weight"),
+         array_of(grad_bias, "grad_bias")});
+    nb::gil_scoped_release release;
+    run_primary_backward(primary, grad_weight.data(), grad_bias.data(), int(threads));
+}
+
 nb::dict capabilities() {
     nb::dict result;
     result["vector_paths"] = compiled_paths();
@@ -103,6 +125,11 @@ NB_MODULE(_native, m) {
     m.def("backward", &backward, array("pose"), array("activation"), array("weight"), array("first"), array("second"), array("out_pose"), array("out_activation"),
           array("grad_out_pose"), array("grad_out_activation"), array("grad_pose"), array("grad_activation"), array("grad_weight"), array("grad_first"),
           array("grad_second"), "spec"_a, "threads"_a, "Gradients of forward; recomputes the votes, overwrites the grad_ arrays.");
+    m.def("primary_forward", &primary_forward, array("map"), array("weight"), array("bias"), array("pose"), array("activation"),
+          "threads"_a, "The head of the primary capsules: writes pose = relu(map) and activation = sigmoid(weight pose + bias).");
+    m.def("primary_backward", &primary_backward, array("pose"), array("activation"), array("weight"), array("grad_pose"),
+          array("grad_activation"), array("grad_map"), array("grad_weight"), array("grad_bias"), "threads"_a,
+          "Gradients of primary_forward; overwrites grad_map, grad_weight and grad_bias.");
     m.def("capabilities", &capabilities, "Vector paths compiled in, those this CPU can run, and the one in use.");
     m.def("set_vector_path", &set_vector_path, "name"_a, "'avx2', 'baseline', or 'auto' for the best this CPU has.");
 }

@@ -6,6 +6,7 @@
 #include "kernel/table.h"
 
 namespace torchcaps {
-const Kernels avx2_kernels = {"avx2",     avx2::Vec::W,     avx2::kRows,   avx2::scratch_size,
-                              avx2::pack, avx2::unpack, avx2::forward, avx2::backward};
+using namespace avx2;
+const Kernels avx2_kernels = {"avx2", Vec::W, kRows,    scratch_size,    pack,
+                              unpack, forward, backward, primary_forward, primary_backward};
 }

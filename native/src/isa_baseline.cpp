@@ -4,6 +4,7 @@
 #include "kernel/table.h"
 
 namespace torchcaps {
-const Kernels baseline_kernels = {"baseline",     baseline::Vec::W, baseline::kRows,   baseline::scratch_size,
-                                  baseline::pack, baseline::unpack, baseline::forward, baseline::backward};
+using namespace baseline;
+const Kernels baseline_kernels = {"baseline", Vec::W, kRows,    scratch_size,    pack,
+                              unpack, forward, backward, primary_forward, primary_backward};
 }

@@ -19,6 +19,9 @@ struct Kernels {
     void (*forward)(const Problem&, const ParameterGradients& packed, float* scratch, int64_t begin, int64_t end);
     void (*backward)(const Problem&, const ParameterGradients& packed, const ParameterGradients& sinks, float* scratch,
                      int64_t begin, int64_t end);
+    // Positions [begin, end) of the head of the primary capsules.
+    void (*primary_forward)(const Primary&, int64_t begin, int64_t end);
+    void (*primary_backward)(const Primary&, const PrimarySums& sums, int64_t begin, int64_t end);
 };
 
 extern const Kernels baseline_kernels;

@@ -50,4 +50,19 @@ struct ParameterGradients {
     float *weight, *first, *second;
 };
 
+// The head of the primary capsules. Dense arrays: maps [positions][16 capsules], activations [positions][capsules].
+struct Primary {
+    int64_t positions, capsules;
+    const float *map, *weight, *bias;                   // weight [capsules][16 capsules]
+    float *pose, *activation;                           // read by the backward pass
+    const float *grad_pose, *grad_activation;
+    float* grad_map;
+};
+
+// Gradients that one part adds up, [capsules][16 capsules] and [capsules]; and its scratch of kPrimaryRows positions.
+struct PrimarySums {
+    float *weight, *bias, *logit;
+};
+constexpr int kPrimaryRows = 4;
+
 }  // namespace torchcaps

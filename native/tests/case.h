@@ -80,5 +80,6 @@ void for_each_method(Fn fn) {
 void test_values();
 void test_limits();
 void test_runtime();
+void test_primary();
 
 }}  // namespace

@@ -15,6 +15,7 @@ int main() {
     std::printf("vector paths:");
     for (const std::string& path : torchcaps::usable_paths()) std::printf(" %s", path.c_str());
     std::printf("\n");
+    run("primary", test_primary);
     run("runtime", test_runtime);
     run("limits", test_limits);
     run("values", test_values);

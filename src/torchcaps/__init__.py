@@ -4,6 +4,7 @@ from importlib import import_module
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
+from torchcaps import _environment as _environment  # first: it is for torch, which all others import
 from torchcaps import functional, models, nn
 from torchcaps.models import create_model, list_models
 from torchcaps.nn import record_routing

@@ -4,6 +4,7 @@
 #include "em.h"
 #include "frem.h"
 #include "frms.h"
+#include "primary.h"
 
 namespace torchcaps { namespace TORCHCAPS_ISA {
 

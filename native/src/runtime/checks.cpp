@@ -1,19 +1,8 @@
 #include "checks.h"
 
 #include <stdexcept>
-#include <string>
-#include <vector>
-
 namespace torchcaps {
-namespace {
 
-using Shape = std::vector<int64_t>;
-
-std::string text_of(const int64_t* sizes, int64_t count) {
-    std::string text = "[";
-    for (int64_t k = 0; k < count; ++k) text += (k ? ", " : "") + std::to_string(sizes[k]);
-    return text + "]";
-}
 [[noreturn]] void refuse(const std::string& message) { throw std::invalid_argument(message); }
 
 int64_t product(int64_t a, int64_t b) {
@@ -21,6 +10,15 @@ int64_t product(int64_t a, int64_t b) {
     if (__builtin_mul_overflow(a, b, &result)) refuse("the sizes are too large: their product does not fit 64 bits");
     return result;
 }
+
+namespace {
+
+std::string text_of(const int64_t* sizes, int64_t count) {
+    std::string text = "[";
+    for (int64_t k = 0; k < count; ++k) text += (k ? ", " : "") + std::to_string(sizes[k]);
+    return text + "]";
+}
+
 int64_t sum(int64_t a, int64_t b) {
     int64_t result;
     if (__builtin_add_overflow(a, b, &result)) refuse("the sizes are too large: their sum does not fit 64 bits");
@@ -81,6 +79,15 @@ int64_t out_size(int64_t size, const Options& o, int k) {
 }
 
 }  // namespace
+
+void check_dimensions(const Array& a, int64_t wanted, const char* name) {
+    if (a.dimensions != wanted)
+        refuse(std::string(name) + ": got " + std::to_string(a.dimensions) + " dimensions, wanted " + std::to_string(wanted));
+}
+void check_dense(const Array& a, const Shape& wanted, const char* name) {
+    check_shape(a, wanted, name);
+    check_contiguous(a, name);
+}
 
 Problem check_forward(const Options& o, const ForwardArrays& a) {
     Problem p = {};

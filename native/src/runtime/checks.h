@@ -1,5 +1,8 @@
 // From arrays as they arrive to a Problem whose every address is known to lie inside them.
 #pragma once
+#include <string>
+#include <vector>
+
 #include "../problem.h"
 
 namespace torchcaps {
@@ -22,5 +25,11 @@ struct BackwardArrays {
 Problem check_forward(const Options& options, const ForwardArrays& arrays);
 Problem check_backward(const Options& options, const ForwardArrays& arrays, const BackwardArrays& gradients);
 void check_threads(int64_t threads);
+
+using Shape = std::vector<int64_t>;
+[[noreturn]] void refuse(const std::string& message);
+int64_t product(int64_t a, int64_t b);   // refuses an overflow
+void check_dimensions(const Array& array, int64_t wanted, const char* name);
+void check_dense(const Array& array, const Shape& wanted, const char* name);
 
 }  // namespace torchcaps

@@ -3,33 +3,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <new>
 
 #include "dispatch.h"
+#include "memory.h"
 #include "thread_pool.h"
 
 namespace torchcaps {
 namespace {
 
-// All memory of a call is taken before the threads start, so they have nothing to throw.
-class Buffer {
-public:
-    explicit Buffer(size_t floats)
-        : data_(static_cast<float*>(::operator new(std::max<size_t>(floats, 1) * sizeof(float), alignment))) {}
-    ~Buffer() { ::operator delete(data_, alignment); }
-    Buffer(const Buffer&) = delete;
-    Buffer& operator=(const Buffer&) = delete;
-    float* data() { return data_; }
-
-private:
-    static constexpr std::align_val_t alignment{64};
-    float* data_;
-};
-
-constexpr int kPartsOfAThread = 8;
 constexpr size_t kGradientBudget = size_t(8) << 20;   // bytes
-
-size_t round_up(size_t value, size_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 // Sizes of the parameters in the kernels' packed layout, in floats, each a whole number of cache lines.
 struct PackedSizes {
@@ -43,15 +25,6 @@ struct PackedSizes {
     size_t total() const { return weight + first + second; }
     ParameterGradients split(float* data) const { return {data, data + weight, data + weight + first}; }
 };
-
-struct Range {
-    int64_t begin, end;
-};
-Range part(int64_t count, int64_t parts, int64_t k) {
-    const int64_t size = count / parts, rest = count % parts;
-    const int64_t begin = k * size + std::min(k, rest);
-    return {begin, begin + size + (k < rest ? 1 : 0)};
-}
 
 bool fields_overlap(const Problem& p) {
     const Options& o = p.options;
@@ -80,6 +53,7 @@ void run_forward(const Problem& p, int threads) {
     const int64_t fields = p.batch * p.out_height * p.out_width;
     if (fields == 0) return;
     const PackedParameters packed(p, kernels);
+    prefer_large_pages(p.out_pose.data, size_t(fields * p.outputs) * kPoseSize);
     // Fields do not depend on each other, so the parts may be small and taken as threads come free.
     threads = int(std::min<int64_t>(threads, fields));
     const int64_t parts = std::min<int64_t>(fields, int64_t(threads) * kPartsOfAThread);
@@ -102,9 +76,9 @@ void run_backward(const Problem& p, float* grad_weight, float* grad_first, float
     const int64_t unit = fields_overlap(p) ? per_image : 1, units = p.batch * per_image / unit;
 
     const PackedParameters packed(p, kernels);
+    prefer_large_pages(p.grad_pose.data, size_t(p.batch * p.height * p.width * p.capsules) * kPoseSize);
     const size_t scratch_size = round_up(kernels.scratch_size(p, true), 16), gradient_size = packed.sizes.total();
-    // Each part adds up parameter gradients of its own. Several parts a thread, taken as threads come free, even out a
-    // core that is busy otherwise; where the parameters are many, one must do.
+    // Each part adds up parameter gradients of its own; where the parameters are many, one part a thread must do.
     const bool small = gradient_size * sizeof(float) * size_t(threads) * kPartsOfAThread <= kGradientBudget;
     const int64_t parts = std::max<int64_t>(1, std::min<int64_t>(int64_t(threads) * (small ? kPartsOfAThread : 1), units));
     threads = int(std::min<int64_t>(threads, parts));
@@ -129,15 +103,7 @@ void run_backward(const Problem& p, float* grad_weight, float* grad_first, float
     };
     parallel_for(threads, threads, job);
 
-    // Part by part in a fixed order: the same bits for the same number of threads.
-    auto reduce = [&](int64_t k) {
-        const Range range = part(int64_t(gradient_size), threads, k);
-        for (int64_t other = 1; other < parts; ++other) {
-            const float* from = gradients.data() + size_t(other) * gradient_size;
-            for (int64_t at = range.begin; at < range.end; ++at) gradients.data()[at] += from[at];
-        }
-    };
-    parallel_for(threads, threads, reduce);
+    add_parts(gradients.data(), gradient_size, parts, threads);
     kernels.unpack(p, packed.sizes.split(gradients.data()), grad_weight, grad_first, grad_second);
 }
 

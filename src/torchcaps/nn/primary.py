@@ -4,6 +4,7 @@ from torch import Tensor, nn
 
 from torchcaps.nn.initial import ConvInit, convolution
 from torchcaps.nn.routed import check_placement, check_positive
+from torchcaps.ops.primary import primary_capsules
 from torchcaps.types import POSE_SIZE, Capsules
 
 
@@ -29,5 +30,9 @@ class PrimaryCapsules(nn.Module):
                 f"PrimaryCapsules: got shape {list(image.shape)}, wanted [B, {self.pose.in_channels}, H, W]"
             )
         check_placement("PrimaryCapsules", "the image", image, self.pose.weight)
-        pose: Tensor = self.pose(image).relu_()
-        return Capsules(pose, self.activation(pose).sigmoid_())
+        maps: Tensor = self.pose(image)  # [B, 16 capsules, H, W]
+        head = self.activation
+        if type(head) is nn.Conv2d and head.bias is not None and not (head._forward_hooks or head._forward_pre_hooks):
+            return Capsules(*primary_capsules(maps, head.weight, head.bias))
+        pose = maps.relu_()  # the layer was replaced, or someone looks at it: it has to be called
+        return Capsules(pose, head(pose).sigmoid_())

@@ -5,6 +5,7 @@ import platform
 
 import torch
 
+from torchcaps._environment import SET_HERE, WAITING
 from torchcaps.ops import compiled, native
 from torchcaps.ops.backend import VARIABLE, requested_backend
 
@@ -30,11 +31,14 @@ def _backend() -> str:
 
 def _waiting() -> str:
     """PyTorch's own threads spin for some milliseconds after each operation, on the cores that routing wants."""
-    policy = os.environ.get("OMP_WAIT_POLICY")
-    advice = (
-        "" if policy else ": PASSIVE, set before Python starts, keeps PyTorch's waiting threads off routing's cores"
+    if spins := os.environ.get("GOMP_SPINCOUNT"):
+        return f"GOMP_SPINCOUNT is {spins}"
+    if policy := os.environ.get(WAITING):
+        return f"{WAITING} is {policy}{' (set by torchcaps)' if SET_HERE else ''}"
+    return (
+        f"{WAITING} is not set: PASSIVE keeps PyTorch's waiting threads off routing's cores; "
+        "set it before Python starts, or import torchcaps before torch"
     )
-    return f"OMP_WAIT_POLICY is {policy or 'not set'}{advice}"
 
 
 def _native() -> str:

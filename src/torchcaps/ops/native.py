@@ -151,12 +151,13 @@ def _gradients(ctx: Any, grad_pose: Tensor, grad_activation: Tensor) -> tuple[An
     return (*gradients, *(None for _ in ctx.options))
 
 
-def _no_second_gradient(ctx: Any, *gradients: Tensor) -> Any:
+def no_second_gradient(ctx: Any, *gradients: Tensor) -> Any:
+    """The gradient of an operator that is a gradient."""
     raise NotImplementedError(
-        "the native routing core has no second derivatives: "
+        "the native core has no second derivatives: "
         'run the forward pass under torchcaps.use_backend("reference") to differentiate twice'
     )
 
 
 route.register_autograd(_gradients, setup_context=_save)
-route_backward.register_autograd(_no_second_gradient)
+route_backward.register_autograd(no_second_gradient)
