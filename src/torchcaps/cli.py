@@ -118,6 +118,11 @@ def main(arguments: list[str] | None = None) -> None:
             description="Capsule networks for PyTorch. --version prints the version, --debug shows tracebacks.",
             args=["train", *rest] if arguments[:1] == ["train"] else arguments,
         )
+    except KeyboardInterrupt:
+        if debug:
+            raise
+        print("torchcaps: stopped by Ctrl-C", file=sys.stderr)
+        raise SystemExit(130) from None
     except UserError as error:
         if debug:
             raise

@@ -106,7 +106,7 @@ def _new_outputs(maps: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 def _new_gradients(weight: Tensor, pose: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return (
         torch.empty_like(pose, memory_format=torch.channels_last),
-        torch.empty_like(weight, memory_format=torch.contiguous_format),
+        torch.empty_like(weight.contiguous()),  # with the weight's own strides, which DDP wants of a gradient
         weight.new_empty(weight.shape[0]),
     )
 
