@@ -16,11 +16,14 @@ from torch.nn.functional import mse_loss
 
 from torchcaps.classifier import load
 from torchcaps.data import BatchLoader, Pipeline
+from torchcaps.errors import UserError
 from torchcaps.train import Recipe, metrics, train
 from torchcaps.train.assemble import load_data, make_classifier, make_pipeline
 from torchcaps.train.checkpoints import read_checkpoint
 from torchcaps.train.finite import NotFiniteError
 from torchcaps.train.module import TrainingModule
+from torchcaps.train.rows import read_rows, start_file
+from torchcaps.train.run_folder import locked, read_recipe
 from train.tiny_runs import interrupted, rows_without_times, weights
 
 RUN = Path("run")
@@ -73,7 +76,7 @@ def test_steps_are_those_of_plain_pytorch(recipe: Recipe) -> None:
     for name, value in finished.classifier.network.state_dict().items():
         torch.testing.assert_close(value, network.state_dict()[name], rtol=0, atol=1e-7, msg=name)
 
-    rows = metrics.read_rows(finished.folder / "metrics.csv")
+    rows = read_rows(finished.folder / "metrics.csv")
     spans = [(0, 4), (4, 8), (8, 10), (10, 12)]
     for row, (first, last) in zip(rows, spans, strict=True):
         output_loss, rebuilt_loss, error = torch.tensor(seen[first:last]).mean(0).tolist()
@@ -85,7 +88,7 @@ def test_steps_are_those_of_plain_pytorch(recipe: Recipe) -> None:
 
 def test_rows(whole: Path) -> None:
     assert (whole / "metrics.csv").read_text().splitlines()[0] == HEADER
-    rows = metrics.read_rows(whole / "metrics.csv")
+    rows = read_rows(whole / "metrics.csv")
     assert [row["step"] for row in rows] == [4, 8, 10, 12]
     assert [row["epoch"] for row in rows] == [1, 2, 2.5, 3]
     assert [row["validation_error"] is None for row in rows] == [False, False, True, False]
@@ -101,7 +104,7 @@ def test_rows(whole: Path) -> None:
 def test_rows_show_the_rising_margin(recipe: Recipe) -> None:
     with interrupted(11, "power cut"):
         train(replace(recipe, epochs=20), output=RUN)
-    rows = metrics.read_rows(RUN / "metrics.csv")
+    rows = read_rows(RUN / "metrics.csv")
     assert [row["step"] for row in rows] == [4, 8, 10]
     wanted = [0.2 + 0.7 * step / (5 * 4) for step in (4, 8, 10)]  # five epochs of four steps
     assert [row["margin"] for row in rows] == pytest.approx(wanted, rel=1e-5)
@@ -117,7 +120,7 @@ def test_folder(whole: Path) -> None:
         "result.json",
         "run.json",
     ]
-    assert sorted(path.name for path in whole.iterdir()) == sorted([*expected, "tensorboard"])
+    assert sorted(path.name for path in whole.iterdir() if path.name != ".lock") == sorted([*expected, "tensorboard"])
     run = json.loads((whole / "run.json").read_text())
     assert set(run) >= {"recipe", "name", "seed", "versions", "machine", "started", "threads", "processes", "data"}
     assert (run["name"], run["seed"], run["processes"]) == ("tiny", 0, 1)
@@ -136,16 +139,40 @@ def test_folder(whole: Path) -> None:
 def test_tensorboard_has_the_rows(whole: Path) -> None:
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     events = accumulator.EventAccumulator(str(whole / "tensorboard")).Reload()
-    rows = metrics.read_rows(whole / "metrics.csv")
+    rows = read_rows(whole / "metrics.csv")
     for name in ("loss", "training_error", "rate"):
         found = [(event.step, event.value) for event in events.Scalars(name)]
         assert [step for step, _ in found] == [row["step"] for row in rows]
         assert [value for _, value in found] == pytest.approx([row[name] for row in rows], rel=1e-4)
 
 
+def test_tensorboard_after_a_resume(recipe: Recipe) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    with interrupted(11, "power cut"):  # behind the row of step 10, which the resumed run writes again
+        train(recipe, output=RUN)
+    train(recipe, resume=RUN)
+    events = accumulator.EventAccumulator(str(RUN / "tensorboard")).Reload()
+    assert [event.step for event in events.Scalars("loss")] == [4, 8, 10, 12]
+
+
+def test_one_process_to_a_folder(recipe: Recipe) -> None:
+    train(recipe, output=RUN)
+    with locked(RUN), pytest.raises(UserError, match=f"another process is training in {RUN}"):
+        train(recipe, resume=RUN)
+    train(recipe, resume=RUN)  # it has left
+
+
+def test_a_run_is_found_again_from_another_folder(
+    recipe: Recipe, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(images.parent)
+    train(replace(recipe, data=images.name, epochs=1), output=tmp_path / "run")
+    assert read_recipe(tmp_path / "run").data == str(images)
+
+
 def test_no_decoder_and_no_spread_loss_leave_columns_empty(recipe: Recipe) -> None:
     train(replace(recipe, reconstruction=0.0, loss="margin", epochs=1), output=RUN)
-    [row] = metrics.read_rows(RUN / "metrics.csv")
+    [row] = read_rows(RUN / "metrics.csv")
     assert row["reconstruction_loss"] is row["margin"] is None
     assert row["loss"] == row["output_loss"]
 
@@ -156,11 +183,11 @@ def test_no_decoder_and_no_spread_loss_leave_columns_empty(recipe: Recipe) -> No
 def test_torn_last_line_is_left_out(whole: Path, tmp_path: Path, torn: str) -> None:
     path = tmp_path / "metrics.csv"
     path.write_text((whole / "metrics.csv").read_text() + torn)
-    rows = metrics.read_rows(whole / "metrics.csv")
-    assert metrics.read_rows(path) == rows
-    metrics.start_file(path, 10)
+    rows = read_rows(whole / "metrics.csv")
+    assert read_rows(path) == rows
+    start_file(path, 10)
     assert path.read_text().count("\n") == 4
-    assert metrics.read_rows(path) == rows[:3]
+    assert read_rows(path) == rows[:3]
 
 
 def test_torn_line_is_cut_on_resume(recipe: Recipe, whole: Path) -> None:
@@ -274,7 +301,7 @@ def test_bar_on_a_terminal(recipe: Recipe) -> None:
     screen = io.StringIO()
     train(recipe, console=Console(file=screen, force_terminal=True, width=200, color_system=None), output=RUN)
     *_, bar = [line for line in re.split(r"[\r\n]", screen.getvalue()) if "━" in line]
-    *_, first, last = metrics.read_rows(RUN / "metrics.csv")  # steps 9 and 10, steps 11 and 12: the third epoch
+    *_, first, last = read_rows(RUN / "metrics.csv")  # steps 9 and 10, steps 11 and 12: the third epoch
     loss, wrong = (((first[name] or 0) + (last[name] or 0)) / 2 for name in ("loss", "training_error"))
     assert "epoch 3/3" in bar
     assert "12/12" in bar
@@ -303,6 +330,6 @@ def test_each_run_has_a_folder_of_its_own(recipe: Recipe) -> None:
 def test_baseline_network_learns_by_cross_entropy(recipe: Recipe) -> None:
     finished = train(replace(recipe, model="cnn32", loss="cross-entropy", reconstruction=0.0, epochs=1), output=RUN)
     assert finished is not None
-    [row] = metrics.read_rows(RUN / "metrics.csv")
+    [row] = read_rows(RUN / "metrics.csv")
     assert 0 < (row["loss"] or 0) < 2
     assert row["margin"] is row["reconstruction_loss"] is None

@@ -126,6 +126,27 @@ def test_folder_picks_the_network(tmp_path: Path, side: int, size: int, model: s
     assert found.data == str(tmp_path / "shapes")
 
 
+def test_folder_of_large_images_has_room_for_its_crops(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        Image.new("L", (80, 100)).save(tmp_path / name / "0.png")
+    (tmp_path / "a" / "broken.png").write_bytes(b"\x89PNG")  # loading will name it
+    found = folder_recipe(tmp_path)
+    split = Split(torch.zeros(2, 1, 72, 72, dtype=torch.uint8), torch.arange(2))
+    splits = Splits(("a", "b"), split, None, split)
+    assert make_classifier(found, splits, make_pipeline(found, splits)).source_size == 72
+
+
+def test_numbers_among_the_routing_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ["--routing-options", "bandwidth", "4", "kernel", "gaussian"]
+    found = parsed("mnist-frem", *options, patch=monkeypatch)
+    assert found.routing_options == {"bandwidth": 4.0, "kernel": "gaussian"}
+
+
+def test_data_set_without_a_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert parsed("--data", "mnist", patch=monkeypatch) == recipe("mnist-frem-quick")
+
+
 def test_folder_picks_batch_and_epochs(tmp_path: Path) -> None:
     few, many = (folder_recipe(make_folder(tmp_path / str(count), count, 8)) for count in (3, 450))
     assert few.batch_size <= 6  # of about six training images

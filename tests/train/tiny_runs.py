@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from torchcaps.train import Recipe, checkpoints, metrics
+from torchcaps.train import Recipe, checkpoints
 from torchcaps.train.checkpoints import Interrupted
+from torchcaps.train.rows import read_rows
 
 SCRIPT = Path(sys.executable).with_name("torchcaps")
 
@@ -77,7 +78,7 @@ def weights(folder: Path) -> bytes:
 
 
 def rows_without_times(folder: Path) -> list[dict[str, float | None]]:
-    rows = metrics.read_rows(folder / "metrics.csv")
+    rows = read_rows(folder / "metrics.csv")
     return [
         {name: value for name, value in row.items() if name not in ("seconds", "images_per_second")} for row in rows
     ]

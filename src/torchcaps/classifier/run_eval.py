@@ -65,7 +65,9 @@ def _data_of_runs(call: EvaluateCall) -> Data:
     wanted = ("data", "full", "camera") + (("validation",) if call.split == "validation" else ())
     for name in wanted:
         _check_same(call.runs, name, [str(getattr(recipe, name)) for recipe in recipes])
-    recipe = recipes[0] if call.root is None else replace(recipes[0], root=call.root)
+    # A folder's images are decoded at the size of the largest network; the others take them smaller.
+    recipe = max(recipes, key=lambda recipe: recipe.size)
+    recipe = recipe if call.root is None else replace(recipe, root=call.root)
     splits = load_data(recipe)
     return Data(str(recipe.data), splits.classes, _choose(call, str(recipe.data), splits), splits.note)
 

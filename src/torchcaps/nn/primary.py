@@ -32,7 +32,8 @@ class PrimaryCapsules(nn.Module):
         check_placement("PrimaryCapsules", "the image", image, self.pose.weight)
         maps: Tensor = self.pose(image)  # [B, 16 capsules, H, W]
         head = self.activation
-        if type(head) is nn.Conv2d and head.bias is not None and not (head._forward_hooks or head._forward_pre_hooks):
+        hooks = (head._forward_hooks, head._forward_pre_hooks, head._backward_hooks, head._backward_pre_hooks)
+        if type(head) is nn.Conv2d and head.bias is not None and not any(hooks):
             return Capsules(*primary_capsules(maps, head.weight, head.bias))
         pose = maps.relu_()  # the layer was replaced, or someone looks at it: it has to be called
         return Capsules(pose, head(pose).sigmoid_())

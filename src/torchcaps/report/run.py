@@ -1,15 +1,15 @@
 """What a run folder says about its training."""
 
-import csv
 import json
 import math
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from torchcaps.errors import UserError
+from torchcaps.train.rows import read_rows
+from torchcaps.train.run_folder import METRICS, RESULT, RUN
 
 Point = tuple[float, float]
 
@@ -50,7 +50,7 @@ class Run:
 
 def read_run(folder: Path) -> Run:
     """Read the three files; without metrics there is still a page to make."""
-    return Run(card=_json(folder / "run.json"), result=_json(folder / "result.json"), rows=_rows(folder))
+    return Run(card=_json(folder / RUN), result=_json(folder / RESULT), rows=_rows(folder))
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -64,17 +64,8 @@ def _json(path: Path) -> dict[str, Any]:
 
 
 def _rows(folder: Path) -> list[dict[str, float]]:
-    path = folder / "metrics.csv"
-    if not path.is_file():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = [_numbers(row) for row in csv.DictReader(file)]
+    rows = [
+        {name: value for name, value in row.items() if value is not None and math.isfinite(value)}
+        for row in read_rows(folder / METRICS)
+    ]
     return [row for row in rows if "step" in row and "epoch" in row]
-
-
-def _numbers(row: dict[str, Any]) -> dict[str, float]:
-    numbers = {}
-    for name, cell in row.items():
-        with suppress(TypeError, ValueError):  # an empty cell, or a last line that was cut off
-            numbers[name] = float(cell)
-    return {name: number for name, number in numbers.items() if math.isfinite(number)}

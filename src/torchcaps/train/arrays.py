@@ -37,26 +37,31 @@ def fit(
     >>> classifier.predict(new_images).names  # doctest: +SKIP
     """
     require_lightning()
+    from torchcaps.train.checkpoints import Interrupted
     from torchcaps.train.loop import Resources, follow
 
     pixels = as_images(images)
     label, classes = as_labels(labels, len(pixels))
-    start = replace(
-        quick(Recipe()), name="arrays", data="arrays", epochs=12, batch_size=min(25, max(1, len(pixels) // 4))
-    )
-    recipe = replace(start, **{"weights": "last" if changes.get("validation") == "none" else "best", **changes})
+    batch_size = min(25, max(1, len(pixels) // 4))
+    weights = "last" if changes.get("validation") == "none" else "best"
+    start = replace(quick(Recipe()), name="arrays", data="arrays", resize=None, epochs=12, batch_size=batch_size)
+    recipe = replace(start, **{"weights": weights, **changes})
     split = Split(pixels, label)
     splits = make_splits(ImageSet("arrays", classes, split, split), validation=recipe.validation)
     torch.manual_seed(recipe.seed)
     classifier = make_classifier(recipe, splits, make_pipeline(recipe, splits))
+    console = Console(quiet=not progress)
     with tempfile.TemporaryDirectory(prefix="torchcaps-") as folder:
-        follow(
-            recipe,
-            classifier,
-            splits.train,
-            splits.validation,
-            Path(folder),
-            resources=Resources(),
-            console=Console(quiet=not progress),
-        )
+        try:
+            follow(
+                recipe,
+                classifier,
+                splits.train,
+                splits.validation,
+                Path(folder),
+                resources=Resources(),
+                console=console,
+            )
+        except Interrupted:  # nothing to go on with: the folder goes
+            raise KeyboardInterrupt from None
     return classifier

@@ -88,8 +88,9 @@ class Checkpoints(Callback):
         if self._position is not None:
             # Lightning does so too, but not from a checkpoint between two epochs.
             self._loader.load_state_dict(self._position)
-        if trainer.is_global_zero and (self.folder / LAST).parent.is_dir():
-            remove_leftovers((self.folder / LAST).parent)
+        if trainer.is_global_zero:  # it holds the folder's lock
+            for folder in (self.folder, (self.folder / LAST).parent):
+                remove_leftovers(folder)
         if threading.current_thread() is threading.main_thread():  # others cannot have handlers
             for number in STOPPING:
                 self._handlers[number] = signal.signal(number, self._ask_to_stop)

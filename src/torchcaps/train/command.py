@@ -6,9 +6,9 @@ from typing import Annotated
 
 import tyro
 
-from torchcaps.errors import OptionError
+from torchcaps.errors import OptionError, UserError
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.recipes import DEFAULT, folder_recipe, recipe
+from torchcaps.train.recipes import SETS, folder_recipe, recipe
 
 OWN_OPTIONS = ("--output", "--resume", "--devices", "--nodes")  # of the run, not of its recipe
 
@@ -16,7 +16,8 @@ OWN_OPTIONS = ("--output", "--resume", "--devices", "--nodes")  # of the run, no
 def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]:
     """The command, with the recipe that the arguments name as its default, and the arguments behind the name."""
     name, rest = (arguments[0], arguments[1:]) if arguments and not arguments[0].startswith("-") else (None, arguments)
-    resumed = _value(rest, "--resume")
+    asks_for_help = "-h" in rest or "--help" in rest
+    resumed = None if asks_for_help else _value(rest, "--resume")
     if resumed is not None:
         given = [argument for argument in rest if argument.startswith("--") and not argument.startswith(OWN_OPTIONS)]
         if name is not None or given:
@@ -24,11 +25,9 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
             raise OptionError(f"--resume goes on as the run began: leave {extra} out, or start a new run")
         if _value(rest, "--output") is not None:
             raise OptionError("--resume goes on in the run's own folder: leave --output out")
-    asks_for_help = "-h" in rest or "--help" in rest
-    start = recipe(name or DEFAULT) if resumed is None or asks_for_help else _recipe_of(Path(resumed))
-    data = _value(rest, "--data")
-    if name is None and data is not None and resumed is None and Path(data).expanduser().is_dir():
-        start = folder_recipe(data)
+        start = _recipe_of(Path(resumed))
+    else:
+        start = recipe(name) if name else _recipe_for(_value(rest, "--data"))
 
     def train(
         recipe: Annotated[Recipe, tyro.conf.arg(name="")] = start,
@@ -60,11 +59,24 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
         try:
             run(recipe, output=output, resume=resume, resources=resources(devices, nodes))
         except Interrupted as interrupted:
-            if is_first_process():
-                print(f"\n{interrupted}; go on with: torchcaps train --resume {interrupted.folder}")
+            if not is_first_process():
+                return  # one that ends with an error would have the first one killed
+            print(f"\n{interrupted}; go on with: torchcaps train --resume {interrupted.folder}")
             raise SystemExit(interrupted.exit_code) from None
+        except UserError:
+            if is_first_process():
+                raise
 
     return train, rest
+
+
+def _recipe_for(data: str | None) -> Recipe:
+    """What to do with a data set or folder of which nothing else is said."""
+    if data is None:
+        return recipe()
+    if data in SETS:
+        return recipe(f"{data}-frem-quick")
+    return folder_recipe(data) if Path(data).expanduser().is_dir() else recipe()
 
 
 def _recipe_of(folder: Path) -> Recipe:

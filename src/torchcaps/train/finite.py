@@ -1,7 +1,7 @@
 """A loss or a weight that is not finite ends a run: with where it came from, before it reaches a checkpoint."""
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,20 +13,26 @@ class NotFiniteError(UserError):
     """Training has left the numbers that float32 has."""
 
 
-ADVICE = "the last checkpoint is from before; a lower --rate is the usual cure, then start again"
+ADVICE = "no checkpoint has it; a lower --rate is the usual cure, then start again"
 
 
-def check_losses(
-    losses: dict[str, float], network: nn.Module, image: Tensor, *, step: int, epoch: int, batch: int
-) -> None:
-    """Raise where a loss is not finite, and name the first layer whose output isn't either."""
-    bad = {name: value for name, value in losses.items() if not math.isfinite(value)}
-    if bad:
-        name, value = next(iter(bad.items()))
-        raise NotFiniteError(
-            f"the {name.replace('_', ' ')} is {value} at step {step} (epoch {epoch + 1}, batch {batch + 1}): "
-            f"{_first_culprit(network, image)}; {ADVICE}"
-        )
+class Place(NamedTuple):
+    """Where a run is, counted from 1."""
+
+    step: int
+    epoch: int
+    batch: int
+
+    def __str__(self) -> str:
+        return f"step {self.step} (epoch {self.epoch}, batch {self.batch})"
+
+
+def not_finite(losses: dict[str, float], network: nn.Module, image: Tensor) -> tuple[str, str] | None:
+    """Which loss is not finite, and what was the first to be so."""
+    for name, value in losses.items():
+        if not math.isfinite(value):
+            return f"the {name.replace('_', ' ')} is {value}", _first_culprit(network, image)
+    return None
 
 
 def check_weights(network: nn.Module, step: int) -> None:

@@ -19,7 +19,7 @@ from rich.console import Console
 
 from torchcaps.classifier.classifier import Classifier
 from torchcaps.classifier.files import mismatch
-from torchcaps.data import BatchLoader, Split
+from torchcaps.data import BatchLoader, DataError, Split
 from torchcaps.errors import OptionError
 from torchcaps.train.checkpoints import Checkpoints, WholeFiles, read_checkpoint
 from torchcaps.train.metrics import Metrics
@@ -29,6 +29,7 @@ from torchcaps.train.recipe import Recipe
 from torchcaps.train.run_folder import BEST, LAST, RunFolderError
 
 EVALUATION_BATCH = 200
+CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EACCES, errno.EPERM, errno.EROFS)
 # Methods whose activations do not depend on all parameters, which processes that share gradients have to know.
 UNUSED_PARAMETERS = ("agreement", "frms_variant")
 
@@ -97,7 +98,7 @@ def follow(
             devices=resources.devices,
             num_nodes=resources.nodes,
             strategy=_strategy(recipe, resources),
-            logger=TensorBoardLogger(folder, name="", version="tensorboard", purge_step=step or None),
+            logger=TensorBoardLogger(folder, name="", version="tensorboard", purge_step=step + 1),
             callbacks=[metrics, Checkpoints(folder, recipe.checkpoint_every, metrics), ProgressLine(metrics, console)],
             plugins=[WholeFiles()],
             enable_checkpointing=False,
@@ -109,7 +110,7 @@ def follow(
         held = None
         if validation is not None:
             held = make_loader(validation, pipeline, batch_size=EVALUATION_BATCH, train=False)
-        with no_space(folder):
+        with our_errors(folder):
             trainer.fit(module, training, held, ckpt_path=checkpoint, weights_only=True)
     if recipe.weights == "best" and (folder / BEST).is_file():
         best = read_checkpoint(folder / BEST)["state_dict"]
@@ -148,14 +149,24 @@ def check_checkpoint(path: Path, module: TrainingModule, training: BatchLoader) 
 
 
 @contextmanager
-def no_space(folder: Path) -> Iterator[None]:
-    """A disk that is full, in our words; our own files say so by themselves, TensorBoard's do not."""
+def our_errors(folder: Path) -> Iterator[None]:
+    """A disk that is full or may not be written, and Ctrl-C, which Lightning makes an exit."""
     try:
         yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+    except (OSError, DataError) as error:
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if not isinstance(cause, OSError) or cause.errno not in CANNOT_WRITE:
             raise
-        raise RunFolderError(f"{folder} cannot be written: {error.strerror}; make room, then --resume it") from error
+        what = f"{cause.filename or folder} cannot be written: {cause.strerror}"
+        if isinstance(error, DataError):
+            what, _, _ = str(error).partition(";")
+        raise RunFolderError(
+            f"{what}; what was saved before is whole: mend that, then go on with torchcaps train --resume {folder}"
+        ) from error
+    except SystemExit as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise KeyboardInterrupt from None
+        raise
 
 
 @contextmanager

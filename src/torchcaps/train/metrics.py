@@ -1,6 +1,5 @@
 """``metrics.csv`` and TensorBoard: how a run goes, in rows that a resumed run continues."""
 
-import csv
 import time
 from pathlib import Path
 from typing import Any
@@ -8,27 +7,12 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
-from torchcaps.data.writing import disk_errors, whole_file
 from torchcaps.train.module import TrainingModule
+from torchcaps.train.rows import Row, append, start_file
 from torchcaps.train.run_folder import METRICS
 
-COLUMNS = (
-    "step",
-    "epoch",
-    "seconds",
-    "images_per_second",
-    "rate",
-    "margin",
-    "loss",
-    "output_loss",
-    "reconstruction_loss",
-    "training_error",
-    "validation_error",
-)
 EVERY = 10  # steps to a row
 SUMS = ("images", "wrong", "output_loss", "reconstruction_loss")
-
-Row = dict[str, float | None]
 
 
 class Metrics(Callback):
@@ -43,14 +27,16 @@ class Metrics(Callback):
         self.validation_error: float | None = None
         self.seconds = 0.0  # of training, former processes included
         self._since_row = dict.fromkeys(SUMS, 0.0)
+        self._row_seconds = 0.0  # since the row before, without validation
         self._epoch = {**dict.fromkeys(SUMS, 0.0), "seconds": 0.0}  # of all processes
         self._epoch_is_over = False
         self._validated = dict.fromkeys(SUMS, 0.0)
-        self._clock = self._row_clock = time.perf_counter()
+        self._clock = self._batch_clock = time.perf_counter()
 
     def state_dict(self) -> dict[str, Any]:
         return {
             "since_row": dict(self._since_row),
+            "row_seconds": self._row_seconds,
             "epoch": dict(self._epoch),
             "epoch_is_over": self._epoch_is_over,
             "seconds": self._elapsed(),
@@ -59,20 +45,25 @@ class Metrics(Callback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._since_row, self._epoch = dict(state_dict["since_row"]), dict(state_dict["epoch"])
-        self._epoch_is_over = state_dict["epoch_is_over"]
+        self._row_seconds, self._epoch_is_over = state_dict["row_seconds"], state_dict["epoch_is_over"]
         self.seconds, self.validation_error = state_dict["seconds"], state_dict["validation"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._clock = self._row_clock = time.perf_counter()
+        self._clock = self._batch_clock = time.perf_counter()
         if trainer.is_global_zero:
             start_file(self.path, trainer.global_step)
         else:  # the first process alone goes on with what was counted before
             self._since_row = dict.fromkeys(SUMS, 0.0)
 
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._batch_clock = time.perf_counter()
+
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         add(self._since_row, outputs)
+        now = time.perf_counter()
+        self._row_seconds, self._batch_clock = self._row_seconds + now - self._batch_clock, now
         is_last = batch_idx + 1 >= trainer.num_training_batches  # its row waits for the validation
         if trainer.global_step % EVERY == 0 and not is_last:
             self._write_row(trainer, pl_module, None)
@@ -119,13 +110,13 @@ class Metrics(Callback):
     def _write_row(self, trainer: Trainer, module: LightningModule, validation_error: float | None) -> None:
         assert isinstance(module, TrainingModule)
         total = over_processes(trainer, self._since_row)
-        now, images = time.perf_counter(), max(1.0, total["images"])
+        images, seconds = max(1.0, total["images"]), max(1e-9, self._row_seconds)
         recipe = module.recipe
         row: Row = {
             "step": trainer.global_step,
             "epoch": trainer.global_step / module.steps_per_epoch,
             "seconds": self._elapsed(),
-            "images_per_second": total["images"] / (now - self._row_clock),
+            "images_per_second": total["images"] / seconds,
             "rate": trainer.optimizers[0].param_groups[0]["lr"],
             "margin": module.margin if recipe.loss == "spread" else None,
             "loss": (total["output_loss"] + total["reconstruction_loss"]) / images,
@@ -136,9 +127,9 @@ class Metrics(Callback):
         }
         if self._epoch_is_over:
             self._epoch, self._epoch_is_over = dict.fromkeys(self._epoch, 0.0), False
-        for name, value in {**total, "seconds": now - self._row_clock}.items():
+        for name, value in {**total, "seconds": seconds}.items():
             self._epoch[name] += value
-        self._since_row, self._row_clock = dict.fromkeys(SUMS, 0.0), now
+        self._since_row, self._row_seconds = dict.fromkeys(SUMS, 0.0), 0.0
         if trainer.is_global_zero:
             append(self.path, row)
         if trainer.logger is not None:
@@ -158,36 +149,3 @@ def over_processes(trainer: Trainer, sums: dict[str, float]) -> dict[str, float]
         return sums
     values = torch.tensor(list(sums.values()), dtype=torch.float64, device=trainer.strategy.root_device)
     return dict(zip(sums, trainer.strategy.reduce(values, reduce_op="sum").tolist(), strict=True))
-
-
-def start_file(path: Path, step: int) -> None:
-    """Begin the file, or cut it to the rows up to a step: what follows will be written again."""
-    kept = [row for row in read_rows(path) if row["step"] is not None and row["step"] <= step] if step else []
-    with whole_file(path) as file:
-        lines = [",".join(COLUMNS), *(as_line(row) for row in kept)]
-        file.write("".join(f"{line}\n" for line in lines).encode())
-
-
-def append(path: Path, row: Row) -> None:
-    """Add a row at the end of the file."""
-    with disk_errors(path), path.open("a", encoding="utf-8") as file:
-        file.write(as_line(row) + "\n")
-
-
-def as_line(row: Row) -> str:
-    """A row of the file: nothing stands for what is not known."""
-    return ",".join("" if (value := row[name]) is None else f"{value:.6g}" for name in COLUMNS)
-
-
-def read_rows(path: Path) -> list[Row]:
-    """The rows of a file; a last one that was being written when the process was killed is left out."""
-    if not path.is_file():
-        return []
-    whole, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
-    rows: list[Row] = []
-    for values in csv.DictReader(whole.splitlines()):
-        try:
-            rows.append({name: float(values[name]) if values[name] else None for name in COLUMNS})
-        except (KeyError, TypeError, ValueError):
-            continue
-    return rows

@@ -11,7 +11,7 @@ from torchcaps.data.pipeline import Batch
 from torchcaps.functional.losses import margin_loss, reconstruction_loss, spread_loss, spread_margin
 from torchcaps.models.network import Network
 from torchcaps.nn.routed import RoutedLayer
-from torchcaps.train.finite import check_losses
+from torchcaps.train.finite import ADVICE, NotFiniteError, Place, not_finite
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.schedule import rate_at
 from torchcaps.types import Classified, Scores
@@ -49,15 +49,24 @@ class TrainingModule(LightningModule):
         output = self.network(batch.image)
         losses = self.losses(output, batch)
         values = {name: loss.item() for name, loss in losses.items()}
-        check_losses(
-            values, self.network, batch.image, step=self.global_step + 1, epoch=self.current_epoch, batch=batch_idx
-        )
+        place = Place(step=self.global_step + 1, epoch=self.current_epoch + 1, batch=batch_idx + 1)
+        self._agree_on_finite(values, batch.image, place)
         counts = count(output, batch.label)
         images = counts["images"]
         counts["loss"] = torch.stack(list(losses.values())).sum()
         counts["output_loss"] = values["output_loss"] * images
         counts["reconstruction_loss"] = values.get("reconstruction_loss", 0.0) * images
         return counts
+
+    def _agree_on_finite(self, losses: dict[str, float], image: Tensor, place: Place) -> None:
+        """Raise in all processes where a loss is not finite in one: the others would wait for it."""
+        problem = not_finite(losses, self.network, image)
+        found = problem is not None
+        if self.trainer.world_size > 1:
+            found = self.trainer.strategy.reduce_boolean_decision(found, all=False)
+        if found:
+            what, culprit = problem or ("the loss of another process is not finite", "this one's is")
+            raise NotFiniteError(f"{what} at {place}: {culprit}; {ADVICE}")
 
     def losses(self, output: Classified | Scores, batch: Batch) -> dict[str, Tensor]:
         """The parts of the loss, each ``[]``."""

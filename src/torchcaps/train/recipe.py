@@ -59,7 +59,7 @@ class Recipe:
     """Routing iterations."""
     transform_std: float = 0.1
     """Deviation of the transformation matrices at the start."""
-    routing_options: dict[str, str | float] = field(default_factory=dict)
+    routing_options: dict[str, float | str] = field(default_factory=dict)
     """Further options of the routing method: kernel, distance, normalize, bandwidth."""
     conv_init: ConvInit = "paper"
     """Start of the convolutions: the paper's deviation of 0.01, or PyTorch's own."""

@@ -1,7 +1,9 @@
 """The paper's runs by name: each data set with each method, as the paper has it, and as a quick variant."""
 
 import math
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -111,12 +113,11 @@ def folder_recipe(path: str | Path) -> Recipe:
 
     layout = scan(Path(path).expanduser())
     sides = []
-    for file in layout.files[:: max(1, len(layout.files) // 50)]:
-        try:
-            with import_pillow().open(file) as image:  # the header only
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for file in layout.files[:: max(1, len(layout.files) // 50)]:
+            with suppress(Exception), import_pillow().open(file) as image:  # the header; loading says what is wrong
                 sides.append(min(image.size))
-        except OSError:
-            continue  # loading says what is wrong with it
     large = bool(sides) and sorted(sides)[len(sides) // 2] >= 64
     training = max(1, int(0.7 * len(layout.files)))  # without test and validation images, about
     batch_size = min(25, max(2, training // 8))
@@ -124,6 +125,7 @@ def folder_recipe(path: str | Path) -> Recipe:
         quick(Recipe()),
         name=Path(path).resolve().name,
         data=str(path),
+        resize=None,
         size=64 if large else 32,
         model="hybrid64" if large else "hybrid32",
         batch_size=batch_size,

@@ -1,7 +1,9 @@
 """A whole run: data, network, loop, test error, weights, report."""
 
 import time
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +12,12 @@ import torch
 from rich.console import Console
 
 from torchcaps.classifier import Classifier, Evaluation, evaluate, save
+from torchcaps.data import Splits, list_sets
 from torchcaps.errors import UserError
 from torchcaps.train import run_folder
 from torchcaps.train.assemble import load_data, make_classifier, make_pipeline
 from torchcaps.train.recipe import Recipe
+from torchcaps.train.rows import read_rows
 
 if TYPE_CHECKING:
     from torchcaps.train.loop import Resources
@@ -42,25 +46,43 @@ def train(
     Of several processes the first one returns what the run leaves, the others nothing.
     """
     require_lightning()
-    from torchcaps.train.loop import Resources, check_batches, follow, is_first_process
+    from torchcaps.train.loop import Resources, check_batches, is_first_process
 
     resources = resources or Resources()
     first = is_first_process()
     console = console or Console(quiet=not first)
     if resume is not None and not (resume / run_folder.RUN).is_file():
         raise run_folder.RunFolderError(f"{resume} is not the folder of a training run: there is nothing to go on with")
+    recipe = with_absolute_paths(recipe)
     splits = load_data(recipe)
     torch.manual_seed(recipe.seed)
     classifier = make_classifier(recipe, splits, make_pipeline(recipe, splits))
     check_batches(recipe, len(splits.train), resources)  # before there is a folder
     folder = resume or (run_folder.create(recipe, output) if first else Path())
-    if first and resume is None:
+    with run_folder.locked(folder) if first else nullcontext():
+        return _train_in(folder, recipe, splits, classifier, resources, console, resume is not None)
+
+
+def _train_in(
+    folder: Path,
+    recipe: Recipe,
+    splits: Splits,
+    classifier: Classifier,
+    resources: "Resources",
+    console: Console,
+    resume: bool,
+) -> Finished | None:
+    from torchcaps.train.loop import follow, is_first_process
+
+    first = is_first_process()
+    if first and not resume:
         run_folder.describe(folder, recipe, splits, resources.processes)
-    console.print(f"{recipe.name}: {len(splits.train):,} training images; {splits.note}", soft_wrap=True)
-    console.print(f"run folder: {folder}", soft_wrap=True)
+    say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
+    say(f"{recipe.name}: {len(splits.train):,} training images; {splits.note}")
+    say(f"run folder: {folder}")
     has_checkpoint = (folder / run_folder.LAST).is_file()
-    if resume is not None and not has_checkpoint:
-        console.print("no checkpoint there yet: starting from the beginning")
+    if resume and not has_checkpoint:
+        say("no checkpoint there yet: starting from the beginning")
     metrics = follow(
         recipe,
         classifier,
@@ -69,7 +91,7 @@ def train(
         folder,
         resources=resources,
         console=console,
-        resume=resume is not None and has_checkpoint,
+        resume=resume and has_checkpoint,
     )
     if not first:
         return None
@@ -82,27 +104,35 @@ def train(
     from torchcaps.report import write_report
 
     report = write_report(folder, classifier, splits.test, evaluation)
-    console.print(f"report: {report} ({time.perf_counter() - start:.0f} s)", soft_wrap=True)
-    console.print(f"test error: {100 * evaluation.error:.2f} %", highlight=False)
+    say(f"report: {report} ({time.perf_counter() - start:.0f} s)")
+    say(f"test error: {100 * evaluation.error:.2f} %")
     return Finished(folder=folder, classifier=classifier, evaluation=evaluation)
+
+
+def with_absolute_paths(recipe: Recipe) -> Recipe:
+    """A run is gone on with, and evaluated, from any folder."""
+    root = None if recipe.root is None else recipe.root.expanduser().resolve()
+    folder = Path(recipe.data).expanduser()
+    is_folder = recipe.data not in list_sets() and folder.is_dir()
+    return replace(recipe, data=str(folder.resolve()) if is_folder else recipe.data, root=root)
 
 
 def summary(recipe: Recipe, metrics: "Metrics", evaluation: Evaluation) -> dict[str, Any]:
     """The run in numbers."""
-    from torchcaps.train.metrics import read_rows
-
     rows = read_rows(metrics.path)
+    steps = int(rows[-1]["step"] or 0) if rows else 0
+    has_best = (metrics.path.parent / run_folder.BEST).is_file()
     validation = [error for row in rows if (error := row["validation_error"]) is not None]
     return {
         "test_error": evaluation.error,
         "test_images": len(evaluation.label),
         "validation_error": validation[-1] if validation else None,
         "best_validation_error": min(validation) if validation else None,
-        "weights": recipe.weights,
+        "weights": recipe.weights if has_best else "last",
         "epochs": recipe.epochs,
-        "steps": int(rows[-1]["step"] or 0),
+        "steps": steps,
         "seconds": metrics.seconds,
-        "images_per_second": recipe.batch_size * (rows[-1]["step"] or 0) / max(1e-9, metrics.seconds),
+        "images_per_second": recipe.batch_size * steps / max(1e-9, metrics.seconds),
     }
 
 

@@ -2,6 +2,8 @@
 
 import json
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -49,6 +51,25 @@ def _first_free(name: str) -> Path:
                 return folder
             except FileExistsError:
                 number += 1
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """For one process (and those that it trains with); a killed one leaves no lock."""
+    from filelock import FileLock, Timeout
+
+    with disk_errors(folder):
+        lock = FileLock(folder / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise RunFolderError(
+                f"another process is training in {folder}: stop it first, or start a new run"
+            ) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def describe(folder: Path, recipe: Recipe, splits: Splits, processes: int) -> None:
