@@ -12,20 +12,7 @@ import torch
 from torchcaps.classifier import Classifier, Evaluation, evaluate
 from torchcaps.data.pipeline import Pipeline
 from torchcaps.data.types import Split
-
-COLUMNS = [
-    "step",
-    "epoch",
-    "seconds",
-    "images_per_second",
-    "rate",
-    "margin",
-    "loss",
-    "output_loss",
-    "reconstruction_loss",
-    "training_error",
-    "validation_error",
-]
+from torchcaps.train.rows import COLUMNS
 
 
 class FakeRun(NamedTuple):
