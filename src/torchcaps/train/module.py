@@ -16,7 +16,7 @@ from torchcaps.train.recipe import Recipe
 from torchcaps.train.schedule import rate_at
 from torchcaps.types import Classified, Scores
 
-# Where the first gradients are, deep below a stack of routing layers; with PyTorch's 1e-8 Adam would not move.
+# Small beside the first gradients below a stack of routing layers, which PyTorch's 1e-8 would damp.
 ADAM_EPSILON = 1e-12
 
 
