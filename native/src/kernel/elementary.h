@@ -50,9 +50,10 @@ TC_INLINE Vec log(Vec x) {
     return select(positive, fma(e, all(0.693359375f), m + y), all(kMinusInfinity));
 }
 
-// In (0, 1) for every x; NaN stays NaN.
+// In [0, 1] for every x, and 0 where e^x would be no normal number; NaN stays NaN.
 TC_INLINE Vec sigmoid(Vec x) {
-    return all(1.0f) / (all(1.0f) + exp_inside(all(0.0f) - max(all(-87.0f), min(all(87.0f), x))));
+    const Vec s = all(1.0f) / (all(1.0f) + exp_inside(all(0.0f) - max(all(-87.0f), min(all(87.0f), x))));
+    return s - only(less(x, all(-87.0f)), s);
 }
 TC_INLINE Vec log_sigmoid(Vec x) {
     return min(x, all(0.0f)) - log(all(1.0f) + exp(all(0.0f) - abs(x)));
