@@ -43,11 +43,12 @@ def test_random_votes_of_any_size(name: str, options: dict[str, object], scale: 
 
 @EVERY_METHOD
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
-def test_zero_activations(name: str, options: dict[str, object], scale: float) -> None:
+def test_zero_and_nearly_zero_activations(name: str, options: dict[str, object], scale: float) -> None:
     g = torch.Generator().manual_seed(0)
     votes = scale * torch.randn(5, 3, 16, generator=g)
     some = torch.tensor([0.0, 1.0, 0.0, 0.3, 0.0])
-    for iterations, activation in itertools.product((1, 2, 5), (torch.zeros(5), some)):
+    nearly_off = torch.tensor([2e-39, 0.2, 1e-38, 0.3, 1e-32])  # as a softmax leaves them
+    for iterations, activation in itertools.product((1, 2, 5), (torch.zeros(5), some, nearly_off, 1e-37 * some)):
         assert_finite(name, options, votes, activation, iterations)
 
 

@@ -51,8 +51,9 @@ class Case:
             "activation": 0.1 + 0.9 * torch.rand(self.batch, self.inputs, self.height, self.width, generator=g),
             "weight": 0.3 * torch.randn(kh * kw * self.inputs, self.outputs, 4, 4, generator=g),
         }
-        # some capsules off: they must neither vote nor upset the shift of the logarithms
-        values["activation"] *= torch.rand(values["activation"].shape, generator=g) > 0.2
+        # some capsules off, or nearly: they must neither vote nor upset the shift of the logarithms
+        draw = torch.rand(values["activation"].shape, generator=g)
+        values["activation"] = values["activation"] * (draw > 0.2) + 2e-38 * (draw < 0.1)
         for name, start in routing_method(self.method).parameters(self.outputs, 16).items():
             values[name] = start.value + 0.2 * torch.randn(start.shape, generator=g)
         return {name: value.to(dtype).requires_grad_() for name, value in values.items()}

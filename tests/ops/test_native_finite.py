@@ -52,7 +52,9 @@ def test_finite_outputs_and_gradients(options: dict) -> None:
         torch.manual_seed(i + j)
         assert_finite(options, scale * torch.randn(3, i, 16, generator=g), torch.rand(3, i, generator=g), j, iterations)
     some = torch.tensor([[0.0, 1.0, 0.0, 0.3, 0.0]])
-    for scale, iterations, activation in itertools.product((1e-6, 1.0, 1e6), (1, 2, 5), (0 * some, some)):
+    nearly_off = torch.tensor([[2e-39, 0.2, 1e-38, 0.3, 1e-32]])  # as a softmax leaves them
+    activations = (0 * some, some, nearly_off, 1e-37 * some)
+    for scale, iterations, activation in itertools.product((1e-6, 1.0, 1e3, 1e6), (1, 2, 5), activations):
         assert_finite(options, scale * torch.randn(1, 5, 16, generator=g), activation, 3, iterations)
     for iterations, pose in itertools.product((1, 2, 10), (torch.zeros(1, 5, 16), torch.ones(1, 5, 16))):
         assert_finite(options, pose, torch.rand(1, 5, generator=g), 3, iterations)

@@ -6,6 +6,7 @@ namespace torchcaps { namespace TORCHCAPS_ISA {
 
 static constexpr float kMinusInfinity = -__builtin_inff();
 static constexpr float kSmallestNormal = 1.17549435e-38f;
+static constexpr float kSmallestActivation = 0x1p-100f;   // a capsule below it is off: SMALLEST_ACTIVATION of the specification
 
 // Within 2 ulp, for -87.33 <= x <= 88.
 TC_INLINE Vec exp_inside(Vec x) {

@@ -49,7 +49,11 @@ TC_STEP void gather(Field& f, Place at) {
         copy(activation, position(p.activation, image, row, column), capsules);
     });
     Vec sum = all(0.0f);   // rows beyond the last input capsule are 0
-    for (long i = 0; i < f.rows; i += Vec::W) sum = sum + load(f.activation + i);
+    for (long i = 0; i < f.rows; i += Vec::W) {
+        const Vec a = load(f.activation + i), on = select(less(a, all(kSmallestActivation)), all(0.0f), a);
+        store(f.activation + i, on);
+        sum = sum + on;
+    }
     float total[4];
     sum_lanes4(sum, sum, sum, sum, total);
     f.activation_sum = total[0];

@@ -5,7 +5,6 @@
 namespace torchcaps { namespace TORCHCAPS_ISA {
 
 // Below this part of the largest possible sum the weights are computed anew, shifted in log space.
-// exp(-30) = 9.4e-14: above it, no weight factor would be cut by the min(., 30) of the specification.
 static constexpr float kTinySum = 1e-12f;
 
 TC_INLINE bool some_sum_below(const Field& f, const float* lanes, float threshold) {
@@ -76,7 +75,8 @@ TC_STEP void divide_sums(Field& f, Iteration& now, const Iteration* before) {
 }
 
 // The weights of iteration t once more, relative to the largest one of each output capsule, as the specification
-// writes them: exp(min(log w - top_j, 30)). Only ratios of weights count, so the result is the same, without underflow.
+// writes them: exp(log w - top_j), top_j the largest log(w a). Only ratios of weights count, so the result is the same,
+// without underflow. A capsule that is off has no part in top; its factor is cut, for the gradient by its activation.
 template <class M>
 static void shift_weights(Field& f, M& method, long t, bool with_sums) {
     Iteration& now = f.at(t);
@@ -91,16 +91,21 @@ static void shift_weights(Field& f, M& method, long t, bool with_sums) {
     for (long i = 0; i < f.inputs; ++i) {
         if (!(f.activation[i] > 0.0f)) continue;
         log_weights(i);
-        for (long k = 0; k < f.lanes; ++k) f.top[k] = f.pairs_scratch[k] > f.top[k] ? f.pairs_scratch[k] : f.top[k];
+        const Vec log_activation = all(__builtin_logf(f.activation[i]));
+        for (long n = 0; n < f.vectors; ++n) {
+            float* top = f.top + n * Vec::W;
+            store(top, max(load(top), load(f.pairs_scratch + n * Vec::W) + log_activation));
+        }
     }
     for (long k = 0; k < f.lanes; ++k) f.top[k] = f.top[k] == kMinusInfinity ? 0.0f : f.top[k];
 
     now.factor = now.factor_store;
     for (long i = 0; i < f.rows; ++i) {
         log_weights(i);
+        const Vec most = all(f.activation[i] > 0.0f ? -__builtin_logf(kSmallestActivation) : 30.0f);
         for (long n = 0; n < f.vectors; ++n)
             store(f.pairs(now.factor, i) + n * Vec::W,
-                  exp(min(load(f.pairs_scratch + n * Vec::W) - load(f.top + n * Vec::W), all(30.0f))));
+                  exp(min(load(f.pairs_scratch + n * Vec::W) - load(f.top + n * Vec::W), most)));
     }
     fill_lanes(now.weight_sum, f.lanes, 0.0f);
     fill_lanes(now.coupling_sum, f.lanes, 0.0f);

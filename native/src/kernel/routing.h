@@ -100,7 +100,8 @@ TC_INLINE void next_iteration(Field& f, M& method, long t) {
         else
             add_block(f, votes);
     });
-    if (f.activation_sum > 0.0f && some_sum_below(f, now.weight_sum, kTinySum * f.activation_sum))
+    const float largest_sum = f.activation_sum < kTinySum ? kTinySum : f.activation_sum;
+    if (f.activation_sum > 0.0f && some_sum_below(f, now.weight_sum, kTinySum * largest_sum))
         shift_weights(f, method, t, !known);
     invert_sums(f, now);
     if (!known) divide_sums(f, now, &before);

@@ -14,8 +14,10 @@ from torch import Tensor
 
 Normalize = Literal["softmax", "sum"]
 
-# A capsule with activation 0 has weight 0 whatever its logarithm is, but its activation still gets a gradient, which
-# grows with exp(log weight - top). The cap keeps that finite; it never touches a result.
+# A capsule whose activation is below this is switched off: the gradient by it, 1 / a of a pose, would leave float32.
+SMALLEST_ACTIVATION = 2.0**-100
+# Its weight is 0 whatever its logarithm is, but its activation still gets a gradient, which grows with
+# exp(log weight - top). The cap keeps that finite; it never touches a result.
 _MOST_ABOVE_TOP = 30.0
 
 
@@ -241,14 +243,17 @@ def log_mean_exp_inputs(log_r: Tensor) -> Tensor:
 
 
 def relative_weights(log_weight: Tensor, activation: Tensor) -> Tensor:
-    """exp(log weight) a_i up to a factor for each output j that makes the largest one a_i: it cancels in a mean.
+    """exp(log weight) a_i up to a factor for each output j that makes the largest one 1: it cancels in a mean.
 
     Shapes: ``[..., I, J]``, ``[..., I]`` -> ``[..., I, J]``.
     """
-    a = activation.unsqueeze(-1)  # [..., I, 1]
-    top = log_weight.detach().masked_fill(a <= 0, -torch.inf).amax(-2, keepdim=True)  # [..., 1, J]
+    off = activation.detach() < SMALLEST_ACTIVATION  # [..., I]
+    a = activation - activation.detach().masked_fill(~off, 0.0)  # 0 where off, with the gradient that it has there
+    a, off = a.unsqueeze(-1), off.unsqueeze(-1)  # [..., I, 1]
+    top = (log_weight + a.log()).detach().masked_fill(off, -torch.inf).amax(-2, keepdim=True)  # [..., 1, J]
     top = top.masked_fill(top == -torch.inf, 0.0)
-    return (log_weight - top).clamp(max=_MOST_ABOVE_TOP).exp() * a
+    above = log_weight - top  # of a capsule that is on, at most -log a
+    return torch.where(off, above.clamp(max=_MOST_ABOVE_TOP), above).exp() * a
 
 
 def weighted_mean(samples: Tensor, weight: Tensor, otherwise: Tensor) -> Tensor:
