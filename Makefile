@@ -6,8 +6,9 @@ INSTALLED := $(VENV)/.installed
 
 NATIVE := $(shell find native -type f)
 NATIVE_TESTS := build/native-tests
+REHEARSAL := build/rehearsal
 
-.PHONY: demo test test-slow test-native bench lint format clean
+.PHONY: demo test test-slow test-native bench reproduce-quick lint format clean
 
 demo: $(INSTALLED)
 	$(BIN)/torchcaps train
@@ -26,6 +27,13 @@ test-native: $(INSTALLED)
 
 bench: $(INSTALLED)
 	$(BIN)/torchcaps bench
+
+# Every experiment of the paper from end to end, with few images and steps: some minutes.
+reproduce-quick: $(INSTALLED)
+	rm -rf $(REHEARSAL)
+	$(BIN)/torchcaps reproduce all --budget quick --report \
+		--results $(REHEARSAL)/results --runs $(REHEARSAL)/runs --output $(REHEARSAL)/docs
+	rm -rf $(REHEARSAL)/runs
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

@@ -5,10 +5,11 @@ from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
 from torchcaps import _environment as _environment  # first: it is for torch, which all others import
-from torchcaps import functional, models, nn
+from torchcaps import functional, models, nn, pretrained
 from torchcaps.models import create_model, list_models
 from torchcaps.nn import record_routing
 from torchcaps.ops.backend import BackendUnavailableError, use_backend
+from torchcaps.pretrained import list_pretrained
 from torchcaps.types import Capsules, Classified, Routed, Scores
 
 if TYPE_CHECKING:
@@ -29,9 +30,11 @@ __all__ = [
     "fit",
     "functional",
     "list_models",
+    "list_pretrained",
     "load",
     "models",
     "nn",
+    "pretrained",
     "record_routing",
     "use_backend",
 ]

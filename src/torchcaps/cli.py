@@ -14,6 +14,7 @@ from tyro.conf import Positional
 from torchcaps.bench import bench
 from torchcaps.classifier.commands import evaluate_command, predict_command
 from torchcaps.errors import UserError
+from torchcaps.reproduce.command import reproduce
 from torchcaps.train.command import train_command
 
 
@@ -24,6 +25,7 @@ def models(run: bool = False) -> None:
         run: Also run a forward and a backward pass of each, on a batch of two, and add the time they take.
     """
     from torchcaps import create_model, list_models
+    from torchcaps.pretrained.shipped import listing
 
     table = Table("name", "parameters", "in routing", "input", *(["forward + backward"] if run else []))
     for name in list_models():
@@ -36,6 +38,7 @@ def models(run: bool = False) -> None:
         ]
         table.add_row(*row, *([f"{seconds_of_a_step(model):.2f} s"] if run else []))
     Console().print(table)
+    Console().print(f"pretrained: {listing()}", highlight=False)
 
 
 def seconds_of_a_step(model: Any) -> float:
@@ -97,6 +100,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "doctor": doctor,
     "data": data,
     "bench": bench,
+    "reproduce": reproduce,
 }
 
 

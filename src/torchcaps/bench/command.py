@@ -60,8 +60,9 @@ def run(quick: bool, output: Path, parts: list[str]) -> None:
     from torchcaps.bench.machine import describe_machine
     from torchcaps.bench.measure import under
     from torchcaps.bench.networks import measure_networks
-    from torchcaps.bench.report import machine_line, show, tables
+    from torchcaps.bench.report import machine_line, tables
     from torchcaps.bench.routing import measure_routing
+    from torchcaps.report.tables import show
 
     measures = {
         "routing": measure_routing,

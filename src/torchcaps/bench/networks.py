@@ -6,18 +6,16 @@ from torchcaps.bench.measure import Contender, Note, key, race, spread, under
 from torchcaps.bench.memory_probe import peak_memory
 from torchcaps.bench.plan import CNN, HYBRID, METHODS, Plan
 from torchcaps.bench.workloads import NetworkCase, NetworkMode, loader_step
+from torchcaps.reproduce import paper
 
 MODES: tuple[NetworkMode, ...] = ("inference", "training")
 LAYOUTS = {"channels-last": True, "contiguous": False}
 TRIAL_ROUNDS = 3
 LOADER = "loader"
 
-# Table 1 of the paper: seconds of inference and of training on a Tesla P40, batch 50.
+# Seconds of inference and of training on the paper's GPU.
 PAPER = {
-    "frms": {"inference": 0.158, "training": 0.470},
-    "frem": {"inference": 0.158, "training": 0.471},
-    "em": {"inference": 0.252, "training": 0.744},
-    "cnn": {"inference": 0.043, "training": 0.064},
+    method: {"inference": row.inference.mean, "training": row.training.mean} for method, row in paper.TABLE1.items()
 }
 
 
@@ -37,6 +35,13 @@ def fastest_layouts(plan: Plan, note: Note) -> dict[str, str]:
 
 def measure_networks(plan: Plan, note: Note) -> dict[str, Any]:
     """Times and peak memory by cnn/mode and backend/method/mode."""
+    cases, result = time_networks(plan, note)
+    note(f"peak memory of {len(cases)} cases")
+    return result | {"peak_bytes": dict(zip(cases, peak_memory(list(cases.values())), strict=True))}
+
+
+def time_networks(plan: Plan, note: Note) -> tuple[dict[str, NetworkCase], dict[str, Any]]:
+    """What was timed, and its times."""
     layouts = fastest_layouts(plan, note)
 
     def case(model: str, mode: NetworkMode, **options: Any) -> NetworkCase:
@@ -54,14 +59,10 @@ def measure_networks(plan: Plan, note: Note) -> dict[str, Any]:
         for name, case in cases.items()
     ]
     contenders.append(Contender(LOADER, loader_step(plan.batch)))
-    times = race(contenders, plan.rounds, note)
-    del contenders
-    note(f"peak memory of {len(cases)} cases")
-    return {
+    return cases, {
         "batch": plan.batch,
         "layouts": layouts,
         "backends": plan.backends,
-        "seconds": times,
-        "peak_bytes": dict(zip(cases, peak_memory(list(cases.values())), strict=True)),
+        "seconds": race(contenders, plan.rounds, note),
         "paper_seconds": PAPER,
     }

@@ -1,29 +1,18 @@
 """The results as tables: the same ones on screen and as markdown."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
-
-from rich.console import Console
-from rich.table import Table as RichTable
 
 from torchcaps.bench import networks, routing
 from torchcaps.bench.measure import Spread, key, ratio, spread, total
 from torchcaps.bench.plan import CNN, HYBRID, METHODS
 from torchcaps.bench.routing import ALL
 from torchcaps.functional.registry import routing_method
+from torchcaps.report.tables import Table
 
 Result = dict[str, Any]
 FEW_ROUNDS = 4  # fewer are said beside the ratio
 LABELS = {name: routing_method(name).label for name in METHODS}
-
-
-@dataclass(frozen=True)
-class Table:
-    title: str
-    columns: list[str]
-    rows: list[list[str]]
-    note: str = ""
 
 
 def time_text(values: Spread) -> str:
@@ -239,24 +228,11 @@ def machine_line(machine: Result) -> str:
     )
 
 
-def show(console: Console, table: Table) -> None:
-    rich_table = RichTable(*table.columns, title=table.title, caption=table.note or None, title_justify="left")
-    rich_table.caption_justify = "left"
-    heads = [row[0] for row in table.rows]
-    grouped = len(set(heads)) < len(heads)  # rows that belong together have the same first cell
-    for row, following in zip(table.rows, [*heads[1:], None], strict=True):
-        rich_table.add_row(*row, end_section=grouped and row[0] != following)
-    console.print(rich_table)
-
-
 def as_markdown(results: Result) -> str:
     """The whole run as markdown, machine first."""
     blocks = [machine_line(results["machine"]) + (" (a quick run)" if results["quick"] else "")]
     for part, result in results["parts"].items():
         for table in tables(part, result):
             blocks.append(f"### {table.title}")
-            lines = [table.columns, ["---"] * len(table.columns), *table.rows]
-            blocks.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
-            if table.note:
-                blocks.append(table.note)
+            blocks.append(table.as_markdown())
     return "\n\n".join(blocks)

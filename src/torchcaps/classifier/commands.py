@@ -19,7 +19,7 @@ def evaluate_command(
     Several runs are evaluated together, as an ensemble: the mean of their activations decides.
 
     Args:
-        runs: Folders that torchcaps train has left.
+        runs: Folders that torchcaps train has left, or names of pretrained networks.
         crops: Average over this many crops of each image.
         data: Another data set by its name, or a folder of images with one subfolder a class; default: the run's own.
         root: Where the data set's files are.
@@ -44,7 +44,7 @@ def predict_command(
     Files that cannot be read are named and skipped; the exit code is then 1.
 
     Args:
-        run: A folder that torchcaps train has left.
+        run: A folder that torchcaps train has left, or the name of a pretrained network.
         images: Image files of any size and mode, and folders of them.
         explain: Write a picture for each image: the input, its reconstruction, and where the votes came from.
         output: Folder for these pictures; default: explained.

@@ -12,6 +12,7 @@ from torchcaps.classifier.classifier import Classifier
 from torchcaps.data.pipeline import Pipeline
 from torchcaps.data.writing import whole_file
 from torchcaps.errors import UserError
+from torchcaps.pretrained.shipped import list_pretrained, listing, shipped_folder
 
 WEIGHTS, CARD = "model.safetensors", "model.json"
 FORMAT = 1
@@ -50,6 +51,8 @@ def save(classifier: Classifier, folder: str | Path) -> Path:
 def load(path: str | Path) -> Classifier:
     """The classifier that a training run left, ready to use: its folder, or the path of its ``model.safetensors``.
 
+    Where there is no such folder or file, also the name of a network inside the package: see `list_pretrained`.
+
     >>> load("runs/turntable-frem-quick-1").predict(images).names  # doctest: +SKIP
     ['animal', 'car']
     """
@@ -68,12 +71,22 @@ def load(path: str | Path) -> Classifier:
 
 def find_files(path: Path) -> tuple[Path, Path]:
     """The weights and the card of a run, or what to do about their absence."""
+    is_pretrained = str(path) in list_pretrained()
     # Those of os.path: pathlib's raise where a folder above may not be entered.
-    if not os.path.exists(path):
-        raise ModelFileError(f"there is no {path}: wanted the folder of a training run, or its {WEIGHTS}")
+    if not os.path.exists(path):  # the user's own files come first: no name of ours may stand in for them
+        if not is_pretrained:
+            raise ModelFileError(
+                f"there is no {path}: wanted the folder of a training run, its {WEIGHTS}, "
+                f"or the name of a pretrained network ({listing()})"
+            )
+        path = shipped_folder(str(path))
     weights = path / WEIGHTS if os.path.isdir(path) else path
     if not os.path.isfile(weights):
-        raise ModelFileError(f"{path} has no {WEIGHTS}: finish an interrupted run with torchcaps train --resume {path}")
+        hidden = f"; the pretrained network is in torchcaps.pretrained.shipped_folder({str(path)!r})"
+        raise ModelFileError(
+            f"{path} has no {WEIGHTS}: finish an interrupted run with torchcaps train --resume {path}"
+            + hidden * is_pretrained
+        )
     card = weights.with_name(CARD) if weights.name == WEIGHTS else weights.with_suffix(".json")
     if not os.path.isfile(card):
         raise ModelFileError(f"{weights} has no {card.name} beside it, which says what network it is: copy it too")

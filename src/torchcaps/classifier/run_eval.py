@@ -46,7 +46,7 @@ def run_eval(call: EvaluateCall) -> None:
         raise UserError("torchcaps eval wants the folder of a training run")
     classifiers = [load(run) for run in call.runs]
     _check_same(call.runs, "classes", [", ".join(classifier.classes) for classifier in classifiers])
-    data = _data_of_runs(call) if call.data is None else _named_data(call, classifiers)
+    data = _data_of_runs(call, classifiers) if call.data is None else _named_data(call, classifiers)
     split = with_classes(data.split, data.classes, classifiers[0].classes)
     each = evaluate_each(classifiers, split, crops=call.crops)
     together = ensemble(each)
@@ -56,13 +56,18 @@ def run_eval(call: EvaluateCall) -> None:
         show(call, data, each, together)
 
 
-def _data_of_runs(call: EvaluateCall) -> Data:
+def _data_of_runs(call: EvaluateCall, classifiers: list[Classifier]) -> Data:
     from torchcaps.train.assemble import load_data
+    from torchcaps.train.recipe import recipe_from_json
     from torchcaps.train.run_folder import read_recipe
 
-    recipes = [read_recipe(run if run.is_dir() else run.parent) for run in call.runs]
+    recipes = [
+        # A network that is no file here is one of the package, whose recipe is in its card.
+        read_recipe(run if run.is_dir() else run.parent) if run.exists() else recipe_from_json(found.card["recipe"])
+        for run, found in zip((run.expanduser() for run in call.runs), classifiers, strict=True)
+    ]
     # The seed is not here: it makes networks differ, not their data.
-    wanted = ("data", "full", "camera") + (("validation",) if call.split == "validation" else ())
+    wanted = ("data", "full", "camera", "images") + (("validation", "fold") if call.split == "validation" else ())
     for name in wanted:
         _check_same(call.runs, name, [str(getattr(recipe, name)) for recipe in recipes])
     # A folder's images are decoded at the size of the largest network; the others take them smaller.

@@ -25,8 +25,8 @@ def list_models() -> list[str]:
     return sorted(_MODELS)
 
 
-def create_model(name: str, **options: Any) -> Network:
-    """Build a network by its name.
+def create_model(name: str, *, pretrained: str | None = None, **options: Any) -> Network:
+    """Build a network by its name, with the weights of one of `list_pretrained` where ``pretrained`` names it.
 
     >>> import torch
     >>> model = create_model("hybrid32", classes=10, routing="frms", decoder=True)
@@ -41,15 +41,21 @@ def create_model(name: str, **options: Any) -> Network:
     for option in options:
         if option not in known:
             raise TypeError(f"model {name!r} has no option {option!r}; it has {', '.join(known)}")
-    return build(**options)
+    if pretrained is None:
+        return build(**options)
+    from torchcaps.pretrained.network import pretrained_network  # it needs more than torch
+
+    return pretrained_network(pretrained, name, options, known)
 
 
-def model_options(build: Callable[..., Network], options: dict[str, Any]) -> list[str]:
-    """Names of the options that a network takes, those of its routing method included."""
+def model_options(build: Callable[..., Network], options: dict[str, Any]) -> dict[str, Any]:
+    """The options that a network takes, those of its routing method included, with their defaults."""
     network: type[Network] = inspect.signature(build).return_annotation
     arguments = inspect.signature(network).parameters
-    names = [key for key, argument in arguments.items() if argument.kind is inspect.Parameter.KEYWORD_ONLY]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    known = {key: argument.default for key, argument in arguments.items() if argument.kind is keyword}
     if "routing" in arguments:
         method = routing_method(options.get("routing", arguments["routing"].default))
-        names += [option for option in method.options if option not in names]
-    return names
+        known |= {key: value for key, value in method.options.items() if key not in known}
+    of_build = inspect.signature(build).parameters
+    return {key: of_build[key].default if key in of_build else value for key, value in known.items()}

@@ -1,6 +1,7 @@
 """Small line charts as SVG, coloured by the page's style sheet."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from torchcaps.report.axes import Axis, from_zero, logarithmic
 from torchcaps.report.markup import Html, tag
@@ -45,7 +46,7 @@ def line_chart(title: str, series: list[Series], *, is_share: bool) -> Html:
     return tag("figure", heading, plot, class_="chart")
 
 
-def thin(points: list[Point], most: int = MOST_POINTS) -> list[Point]:
+def thin(points: list[Any], most: int = MOST_POINTS) -> list[Any]:
     """Not more than ``most`` points or so, the first and the last among them."""
     if len(points) <= most:
         return points

@@ -52,16 +52,21 @@ def make_page(run: Run, subject: Subject) -> str:
         mistakes(subject),
         facts.configuration(run),
     ]
+    return whole_page(facts.title(run, subject), facts.headline(run, subject), sections)
+
+
+def whole_page(title: str, header: Html, sections: list[Section]) -> str:
+    """A page of sections under a header, with the style in it."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
-        tag("title", f"{facts.title(run, subject)} · torchcaps"),
+        tag("title", f"{title} · torchcaps"),
         tag("style", Html(files("torchcaps.report").joinpath("style.css").read_text(encoding="utf-8"))),
     )
     parts = [tag("section", tag("h2", part.title), part.body, id=part.identifier) for part in sections]
-    body = tag("body", tag("main", facts.headline(run, subject), _contents(sections), *parts))
+    body = tag("body", tag("main", header, _contents(sections), *parts))
     return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en") + "\n"
 
 

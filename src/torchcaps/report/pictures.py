@@ -41,6 +41,16 @@ def to_bytes(pixels: Tensor) -> Tensor:
 
 def data_uri(pixels: Tensor) -> str:
     """The PNG file itself as an address."""
+    return png_uri(png(pixels))
+
+
+def png_uri(content: bytes) -> str:
+    """A PNG file as an address."""
+    return "data:image/png;base64," + b64encode(content).decode()
+
+
+def png(pixels: Tensor) -> bytes:
+    """The PNG file of ``[C, H, W]``."""
     pillow: Any = import_pillow()
     channels = to_bytes(pixels).cpu()
     if len(channels) in (3, 4):
@@ -49,4 +59,4 @@ def data_uri(pixels: Tensor) -> str:
         image = pillow.fromarray(channels[0].contiguous().numpy())
     file = BytesIO()
     image.save(file, format="PNG", optimize=True)
-    return "data:image/png;base64," + b64encode(file.getvalue()).decode()
+    return file.getvalue()

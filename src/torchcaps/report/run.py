@@ -48,9 +48,10 @@ class Run:
         return [(end, total / steps) for end, steps, total in sums.values()]
 
 
-def read_run(folder: Path) -> Run:
-    """Read the three files; without metrics there is still a page to make."""
-    return Run(card=_json(folder / RUN), result=_json(folder / RESULT), rows=_rows(folder))
+def read_run(folder: Path, *, finished: bool = True) -> Run:
+    """Read the three files; without metrics there is still a page to make. One that broke off has no result."""
+    result = _json(folder / RESULT) if finished else {}
+    return Run(card=_json(folder / RUN), result=result, rows=_rows(folder))
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -1,17 +1,42 @@
 """From a recipe to its data and its network."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor, arange
+
 from torchcaps.classifier.classifier import Classifier
-from torchcaps.data import ImageSet, Pipeline, Splits, list_sets, load, load_folder, make_splits, preset
+from torchcaps.data import ImageSet, Pipeline, Split, Splits, list_sets, load, load_folder, make_splits, preset
 from torchcaps.errors import OptionError
 from torchcaps.train.recipe import Recipe
 
 
 def load_data(recipe: Recipe) -> Splits:
     """The recipe's training, validation and test images."""
-    return make_splits(load_set(recipe), validation=recipe.validation)
+    splits = make_splits(load_set(recipe), validation=recipe.validation, seed=recipe.fold)
+    return splits if recipe.images is None else with_fewer(splits, recipe.images)
+
+
+def with_fewer(splits: Splits, most: int) -> Splits:
+    """At most so many images of each split."""
+
+    def fewer(split: Split) -> Split:
+        return split.take(spread_indices(split.labels, most))
+
+    held = None if splits.validation is None else fewer(splits.validation)
+    note = f"{splits.note}; at most {most:,} images of each split"
+    return replace(splits, train=fewer(splits.train), validation=held, test=fewer(splits.test), note=note)
+
+
+def spread_indices(labels: Tensor, most: int) -> Tensor:
+    """At most so many indices, ascending: of each class its share, and these spread evenly over its images ``[n]``.
+
+    Not simply every n-th image: sets that are sorted, or whose classes take turns, would be left with few classes.
+    """
+    count = min(most, len(labels))
+    by_class = labels.argsort(stable=True)  # [N]
+    return by_class[arange(count) * len(labels) // max(1, count)].sort().values  # [n]
 
 
 def load_set(recipe: Recipe) -> ImageSet:

@@ -35,6 +35,10 @@ class Recipe:
     """Of a folder of images, go on without the files that cannot be used."""
     validation: Validation = "auto"
     """What is held out of the training images: whole objects, a random part of each class, or nothing."""
+    fold: int = 0
+    """Which objects or images are held out: another number, other ones."""
+    images: int | None = None
+    """At most this many training images, and as many of the others, spread evenly over the split."""
 
     size: int = 32
     """Side of the network's input."""
@@ -105,6 +109,10 @@ class Recipe:
         for name, value in positive.items():
             if not value > 0:
                 raise OptionError(f"{name} is {value}, wanted more than 0")
+        if self.images is not None and self.images < self.batch_size:
+            raise OptionError(
+                f"images is {self.images}, fewer than a batch: wanted at least batch_size, {self.batch_size}"
+            )
         for name, value in {"reconstruction": self.reconstruction, "weight_decay": self.weight_decay}.items():
             if not value >= 0:
                 raise OptionError(f"{name} is {value}, wanted 0 or more")

@@ -1,4 +1,4 @@
-"""The paper's runs by name: each data set with each method, as the paper has it, and as a quick variant."""
+"""Runs by name: each data set with each method, as we found it to work, as the paper has it, and as a quick one."""
 
 import math
 import warnings
@@ -49,29 +49,41 @@ SETS: dict[str, Callable[[], Recipe]] = {
     "cifar10": cifar10,
     "turntable": turntable,
 }
+RATES = {"hybrid32": 6e-3, "hybrid64": 3e-3, "cnn32": 2e-3, "cnn64": 2e-3}  # a deeper stack of capsules diverges sooner
+EPOCHS = {"smallnorb": 6, "mnist": 3, "fashion-mnist": 5, "cifar10": 5, "turntable": 24}  # of the learned settings
 
 
-def quick(paper: Recipe) -> Recipe:
-    """Minutes instead of days on two cores: small images, a few epochs with one cycle of a higher rate.
+def as_it_is(paper: Recipe) -> Recipe:
+    """The paper's own settings."""
+    return paper
+
+
+def learned(paper: Recipe) -> Recipe:
+    """The paper's network and images, hours instead of days on two cores: a few epochs with one cycle of the rate.
 
     Capsules learn from the first steps on where matrices start larger, convolutions as PyTorch's do, and the rate of
-    the matrices is higher. smallNORB and turntable are cropped less, so that objects are whole.
+    the matrices is higher. docs/results.md has what else was tried.
     """
-    toys = paper.data in ("smallnorb", "turntable")
     return replace(
         paper,
-        size=32,
-        resize=36 if toys else None,
-        model=paper.model.replace("64", "32"),
         conv_init="torch",
         transform_std=0.5,
         reconstruction=4 * paper.reconstruction,  # few steps to learn it in
-        batch_size=25,
-        rate=6e-3 if paper.has_capsules else 2e-3,
+        rate=RATES[paper.model],
         routing_rate=4.0,
         schedule="one-cycle",
-        epochs=12 if paper.data == "turntable" else 3,
+        epochs=EPOCHS[paper.data],
     )
+
+
+def quick(paper: Recipe) -> Recipe:
+    """Minutes: small images, small batches. smallNORB and turntable are cropped less, so that objects are whole."""
+    toys = paper.data in ("smallnorb", "turntable")
+    small = replace(paper, size=32, resize=36 if toys else None, model=paper.model.replace("64", "32"), batch_size=25)
+    return replace(learned(small), epochs=12 if paper.data == "turntable" else 3)
+
+
+VARIANTS = {"": learned, "-paper": as_it_is, "-quick": quick}
 
 
 def with_method(recipe: Recipe, method: str) -> Recipe:
@@ -82,26 +94,25 @@ def with_method(recipe: Recipe, method: str) -> Recipe:
 
 
 def list_recipes() -> list[str]:
-    """Names of all recipes: data set, method, and whether it is the quick variant."""
-    return [f"{data}-{method}{variant}" for data, method, variant in product(SETS, METHODS, ("", "-quick"))]
+    """Names of all recipes: data set, method and variant."""
+    return [f"{data}-{method}{variant}" for data, method, variant in product(SETS, METHODS, VARIANTS)]
 
 
 def recipe(name: str = DEFAULT, **changes: Any) -> Recipe:
     """A recipe by its name, with some of its fields changed.
 
-    >>> recipe("smallnorb-frem").epochs, recipe("mnist-cnn", epochs=3).model
+    >>> recipe("smallnorb-frem-paper").epochs, recipe("mnist-cnn", epochs=5).model
     (50, 'cnn32')
     """
     if name not in list_recipes():
         raise OptionError(
-            f"there is no recipe {name!r}: wanted SET-METHOD or SET-METHOD-quick with a set of {', '.join(SETS)} "
-            f"and a method of {', '.join(METHODS)}; a folder of images is --data FOLDER"
+            f"there is no recipe {name!r}: wanted SET-METHOD, SET-METHOD-paper or SET-METHOD-quick with a set of "
+            f"{', '.join(SETS)} and a method of {', '.join(METHODS)}; a folder of images is --data FOLDER"
         )
-    plain = name.removesuffix("-quick")
+    plain = name.removesuffix("-quick").removesuffix("-paper")
     data, _, method = plain.rpartition("-")
-    found = with_method(SETS[data](), method)
-    found = found if plain == name else quick(found)
-    return replace(found, **{"name": name, **changes})
+    vary = VARIANTS[name.removeprefix(plain)]
+    return replace(vary(with_method(SETS[data](), method)), **{"name": name, **changes})
 
 
 STEPS_FOR_A_FOLDER = 1500
@@ -119,6 +130,7 @@ def folder_recipe(path: str | Path) -> Recipe:
             with suppress(Exception), import_pillow().open(file) as image:  # the header; loading says what is wrong
                 sides.append(min(image.size))
     large = bool(sides) and sorted(sides)[len(sides) // 2] >= 64
+    model = "hybrid64" if large else "hybrid32"
     training = max(1, int(0.7 * len(layout.files)))  # without test and validation images, about
     batch_size = min(25, max(2, training // 8))
     return replace(
@@ -127,7 +139,8 @@ def folder_recipe(path: str | Path) -> Recipe:
         data=str(path),
         resize=None,
         size=64 if large else 32,
-        model="hybrid64" if large else "hybrid32",
+        model=model,
+        rate=RATES[model],
         batch_size=batch_size,
         epochs=max(2, min(60, math.ceil(STEPS_FOR_A_FOLDER * batch_size / training))),
         weights="best",

@@ -30,7 +30,7 @@ class Finished:
 
     folder: Path
     classifier: Classifier
-    evaluation: Evaluation  # on the test split
+    evaluation: Evaluation | None  # on the test split; None where that was left alone
 
 
 def train(
@@ -40,10 +40,12 @@ def train(
     resume: Path | None = None,
     resources: "Resources | None" = None,
     console: Console | None = None,
+    test: bool = True,
 ) -> Finished | None:
     """Follow a recipe to its end, in a new run folder; or with ``resume`` go on in the folder of a run that began.
 
-    Of several processes the first one returns what the run leaves, the others nothing.
+    Of several processes the first one returns what the run leaves, the others nothing. Without ``test`` the test split
+    is left alone: there is no test error, and no report, whose pictures are of test images.
     """
     require_lightning()
     from torchcaps.train.loop import Resources, check_batches, is_first_process
@@ -60,7 +62,7 @@ def train(
     check_batches(recipe, len(splits.train), resources)  # before there is a folder
     folder = resume or (run_folder.create(recipe, output) if first else Path())
     with run_folder.locked(folder) if first else nullcontext():
-        return _train_in(folder, recipe, splits, classifier, resources, console, resume is not None)
+        return _train_in(folder, recipe, splits, classifier, resources, console, resume is not None, test)
 
 
 def _train_in(
@@ -71,6 +73,7 @@ def _train_in(
     resources: "Resources",
     console: Console,
     resume: bool,
+    test: bool,
 ) -> Finished | None:
     from torchcaps.train.loop import follow, is_first_process
 
@@ -95,17 +98,18 @@ def _train_in(
     )
     if not first:
         return None
-    evaluation = evaluate([classifier], splits.test)
+    evaluation = evaluate([classifier], splits.test) if test else None
     result = summary(recipe, metrics, evaluation)
     classifier.card["result"] = result
     save(classifier, folder)
     run_folder.write_json(folder / run_folder.RESULT, result)
-    start = time.perf_counter()
-    from torchcaps.report import write_report
+    if evaluation is not None:
+        start = time.perf_counter()
+        from torchcaps.report import write_report
 
-    report = write_report(folder, classifier, splits.test, evaluation)
-    say(f"report: {report} ({time.perf_counter() - start:.0f} s)")
-    say(f"test error: {100 * evaluation.error:.2f} %")
+        report = write_report(folder, classifier, splits.test, evaluation)
+        say(f"report: {report} ({time.perf_counter() - start:.0f} s)")
+        say(f"test error: {100 * evaluation.error:.2f} %")
     return Finished(folder=folder, classifier=classifier, evaluation=evaluation)
 
 
@@ -117,15 +121,15 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
     return replace(recipe, data=str(folder.resolve()) if is_folder else recipe.data, root=root)
 
 
-def summary(recipe: Recipe, metrics: "Metrics", evaluation: Evaluation) -> dict[str, Any]:
+def summary(recipe: Recipe, metrics: "Metrics", evaluation: Evaluation | None) -> dict[str, Any]:
     """The run in numbers."""
     rows = read_rows(metrics.path)
     steps = int(rows[-1]["step"] or 0) if rows else 0
     has_best = (metrics.path.parent / run_folder.BEST).is_file()
     validation = [error for row in rows if (error := row["validation_error"]) is not None]
     return {
-        "test_error": evaluation.error,
-        "test_images": len(evaluation.label),
+        "test_error": None if evaluation is None else evaluation.error,
+        "test_images": 0 if evaluation is None else len(evaluation.label),
         "validation_error": validation[-1] if validation else None,
         "best_validation_error": min(validation) if validation else None,
         "weights": recipe.weights if has_best else "last",

@@ -1,0 +1,139 @@
+"""For maintainers: make the shipped files of a network from the folder of its training run.
+
+``python -m torchcaps.pretrained.export RUN_FOLDER NAME``
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import tyro
+from torch import Tensor
+from tyro.conf import Positional
+
+from torchcaps.classifier import evaluate, load, save
+from torchcaps.classifier.files import CARD, WEIGHTS
+from torchcaps.data.sources import SOURCES
+from torchcaps.data.verify import DIFFERS, verify
+from torchcaps.data.writing import whole_file
+from torchcaps.errors import OptionError, UserError
+from torchcaps.pretrained.card import PICTURES, Export, index, model_card, percent
+from torchcaps.pretrained.predictions import activations_of_noise
+from torchcaps.pretrained.shipped import MANIFEST, ROOT, read_manifest, sha256
+from torchcaps.report.run import read_run
+from torchcaps.train.assemble import load_data
+from torchcaps.train.recipe import Recipe
+from torchcaps.train.run_folder import read_recipe, write_json
+
+README, PREDICTIONS = "README.md", "predictions.json"
+MOST_LOST = 1e-3  # rounding alone costs a tensor at most 2**-11 of its length; more is underflow
+
+
+def export(run: Path, name: str, *, root: Path | None = None, note: str = "", output: Path = ROOT) -> Export:
+    """Write weights, card and fixed predictions into ``output/name``, then its entry in the manifest.
+
+    ``root`` is where the test images are, by default where they were in training; ``note`` is what has to be said of
+    the data and its files do not tell.
+    """
+    if not name or Path(name).name != name:
+        raise OptionError(f"name is {name!r}, wanted one without folders: the data set's, as in mnist")
+    recipe = read_recipe(run)
+    if recipe.data not in PICTURES:
+        raise OptionError(
+            f"{run} was trained on {recipe.data}, wanted one of {', '.join(PICTURES)}: the card has to describe it"
+        )
+    recipe = recipe if root is None else replace(recipe, root=root)
+    about = read_run(run)
+    test = load_data(recipe).test
+    if about.result["test_error"] is None or about.result["test_images"] != len(test):
+        raise UserError(
+            f"{run} was evaluated on {about.result['test_images']} test images, there are {len(test)}: "
+            "wanted a run with a test error, and --root with the data that it had"
+        )
+    unofficial = unofficial_files(recipe)
+    if unofficial and not note:
+        raise OptionError(f"{', '.join(unofficial)}: not the official files; say with --note what they are")
+    classifier = load(run)
+    check_half(classifier.network.state_dict())
+    classifier.card = {"recipe": {**recipe.as_json(), "root": None}, "result": about.result}  # no folders of ours
+    folder = output / name
+    weights = save(classifier.half(), folder)
+    shipped = load(folder)
+    made = Export(
+        name=name,
+        classifier=shipped,
+        recipe=recipe,
+        run=about.card,
+        result=about.result,
+        note=note,
+        unofficial=unofficial,
+        wrong=evaluate([shipped], test).wrong,
+        size=weights.stat().st_size,
+    )
+    with whole_file(folder / README) as file:
+        file.write(model_card(made).encode())
+    # In float64, so that float32 on any machine differs from it by its own rounding only.
+    write_json(folder / PREDICTIONS, {"activation": activations_of_noise(load(folder).double())})
+    add_to_manifest(made, output)
+    return made
+
+
+def check_half(weights: dict[str, Tensor]) -> None:
+    """Raise where half precision cannot hold the weights."""
+    lost = nonzero = 0
+    for name, value in weights.items():
+        half = value.half()
+        if not half.isfinite().all():
+            raise UserError(f"{name} has values up to {value.abs().max():.3g}, half precision ends at 65504")
+        if (half.float() - value).norm() > MOST_LOST * value.norm():
+            raise UserError(f"{name} has values of about {value.abs().mean():.1g}, too small for half precision")
+        lost += int(((half == 0) & (value != 0)).sum())
+        nonzero += int((value != 0).sum())
+    if lost > MOST_LOST * nonzero:
+        raise UserError(f"{lost:,} of {nonzero:,} weights would be zero in half precision")
+
+
+def unofficial_files(recipe: Recipe) -> tuple[str, ...]:
+    """Those of the data's files that were not published like this."""
+    rows = verify(recipe.data, recipe.root) if recipe.data in SOURCES else []
+    return tuple(file for file, status in rows if status == DIFFERS)
+
+
+def add_to_manifest(made: Export, output: Path) -> None:
+    """Write the entry, with the checksum of every file, and the page that lists all."""
+    paths = [output / made.name / file for file in (WEIGHTS, CARD, README, PREDICTIONS)]
+    entry: dict[str, Any] = {
+        "model": made.classifier.model,
+        "data": made.title,
+        "epochs": made.result["epochs"],
+        "wrong": made.wrong,
+        "test_images": made.result["test_images"],
+        "size": made.size,
+        "files": {path.name: sha256(path) for path in paths},
+    }
+    before = read_manifest(output) if (output / MANIFEST).is_file() else {}
+    manifest = dict(sorted({**before, made.name: entry}.items()))
+    write_json(output / MANIFEST, manifest)
+    with whole_file(output / README) as file:
+        file.write(index(manifest).encode())
+
+
+def main(
+    run: Positional[Path], name: Positional[str], root: Path | None = None, note: str = "", output: Path = ROOT
+) -> None:
+    """Ship the network of a finished training run.
+
+    Args:
+        run: The run's folder.
+        name: What it will be called: the data set's name.
+        root: Where the data set's files are; default: where they were in training.
+        note: What has to be said of the data wherever the error is given, as in "JPEG copy".
+        output: Folder that gets a folder of that name; default: this package's.
+    """
+    made = export(run, name, root=root, note=note, output=output)
+    shipped, trained = made.wrong / made.result["test_images"], made.result["test_error"]
+    print(f"{output / name}: {made.size / 1e6:.1f} MB, test error {percent(shipped)} (the run: {percent(trained)})")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)

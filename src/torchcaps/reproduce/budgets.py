@@ -1,0 +1,112 @@
+"""Every setting of the runs that depends on the budget. This is the place to tune them.
+
+What the tables vary (method, iterations, deviation, loss) is set in ``cells.py``, on top of what is said here. So is
+``validation="none"``: settings were chosen on validation data before.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from torchcaps.bench.plan import Plan, full_plan, quick_plan
+from torchcaps.data.catalog import BUILT_IN
+from torchcaps.data.locate import find_folder
+from torchcaps.data.types import DataError
+from torchcaps.train.recipe import Recipe
+from torchcaps.train.recipes import recipe
+
+BudgetName = Literal["quick", "short", "full"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """How much is spent on a reproduction."""
+
+    name: BudgetName
+    main: Callable[[str, str], Recipe]
+    """The run of a set and a method in tables 1 and 3."""
+    ablation: Callable[[str], Recipe]
+    """The run of a method on smallNORB that table 2, the losses and the claims vary."""
+    cifar10_seeds: tuple[int, ...]
+    """More than one make an ensemble."""
+    times: Plan
+    """How the times of table 1 are measured."""
+    adapt: Callable[[Recipe, Path | None], Recipe] = lambda found, root: replace(found, root=root)
+    """The last word on every run, the trials too; the path is the user's ``--root``."""
+
+
+def short_main(data: str, method: str) -> Recipe:
+    return recipe(f"{data}-{method}")
+
+
+def short_ablation(method: str) -> Recipe:
+    return recipe(f"smallnorb-{method}-quick", resize=48, epochs=2)
+
+
+def full_main(data: str, method: str) -> Recipe:
+    return recipe(f"{data}-{method}-paper")
+
+
+def full_ablation(method: str) -> Recipe:
+    return full_main("smallnorb", method)
+
+
+def quick_main(data: str, method: str) -> Recipe:
+    return recipe(f"{data}-{method}-quick")
+
+
+def quick_ablation(method: str) -> Recipe:
+    return recipe(f"smallnorb-{method}-quick", resize=48)
+
+
+def rehearsed(found: Recipe, root: Path | None) -> Recipe:
+    """A run of some seconds, on the built-in set where the recipe's own is not at hand (or large: smallNORB)."""
+    at_hand = found.data in ("mnist", "fashion-mnist", "cifar10") and is_found(found.data, root)
+    return replace(
+        found,
+        data=found.data if at_hand else BUILT_IN,
+        root=root if at_hand else None,
+        model=found.model.replace("64", "32"),
+        size=32,
+        first_channels=16,
+        epochs=1,
+        batch_size=8,
+        images=16,
+    )
+
+
+def is_found(data: str, root: Path | None) -> bool:
+    """Whether all files of a set are there."""
+    try:
+        find_folder(data, root)
+    except DataError:
+        return False
+    return True
+
+
+NATIVE = {"native": 1}  # a backend, and that it takes part in every round
+BUDGETS: dict[str, Budget] = {
+    "quick": Budget(
+        name="quick",
+        main=quick_main,
+        ablation=quick_ablation,
+        cifar10_seeds=(0, 1),
+        times=replace(quick_plan(), batch=2, rounds=2, every=NATIVE),
+        adapt=rehearsed,
+    ),
+    "short": Budget(
+        name="short",
+        main=short_main,
+        ablation=short_ablation,
+        cifar10_seeds=(0,),
+        times=replace(full_plan(), every=NATIVE),
+    ),
+    "full": Budget(
+        name="full",
+        main=full_main,
+        ablation=full_ablation,
+        cifar10_seeds=(0, 1, 2, 3, 4),
+        times=replace(full_plan(), every=NATIVE),
+    ),
+}

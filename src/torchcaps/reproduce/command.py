@@ -1,0 +1,90 @@
+"""``torchcaps reproduce``: runs the paper's experiments again, and reports what came out."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from tyro.conf import Positional
+
+from torchcaps.errors import OptionError
+from torchcaps.reproduce.budgets import BUDGETS, BudgetName
+from torchcaps.reproduce.cells import TARGETS, Experiments, Job, Target
+from torchcaps.reproduce.results import Places
+
+
+def reproduce(
+    target: Positional[Target | None] = None,
+    budget: BudgetName = "short",
+    only: tuple[str, ...] = (),
+    root: Path | None = None,
+    results: Path = Path("results"),
+    runs: Path = Path("runs/reproduce"),
+    list_runs: Annotated[bool, tyro.conf.arg(name="list")] = False,
+    again: bool = False,
+    report: bool = False,
+    output: Path = Path("docs"),
+) -> None:
+    """Run the paper's experiments again: what is done is skipped, what was interrupted is gone on with.
+
+    Each run leaves a JSON file in RESULTS/BUDGET; --report makes results.md and results.html of them.
+
+    Args:
+        target: A table or figure of the paper, its side claims, our trials on validation data, or all of it.
+        budget: quick rehearses everything in some minutes, short takes hours on two cores, full is the paper's.
+        only: Keep the runs whose name contains one of these texts.
+        root: The folder of the data sets; default: TORCHCAPS_DATA, then the cache folder.
+        results: Folder of the results.
+        runs: Folder of the run folders, which hold checkpoints and weights.
+        list_runs: Run nothing; show the runs, the paper's errors, and how far each is.
+        again: Run again what is there with other settings, and replace it.
+        report: Write results.md and results.html from what is in the results' folder.
+        output: Where the report goes.
+    """
+    if target is None and not report:
+        raise OptionError(f"torchcaps reproduce wants one of {', '.join(TARGETS)}, or --report")
+    places, console = Places(results, runs), Console()
+    if target is not None:
+        experiments = Experiments(BUDGETS[budget], root)
+        jobs = chosen(experiments.jobs(target), only)
+        if list_runs:
+            from torchcaps.reproduce.listing import listing
+
+            console.print(listing(experiments, jobs, places))
+            return
+        words = ["torchcaps", "reproduce", target, "--budget", budget, *(["--only", *only] if only else [])]
+        words += [*(["--root", str(root)] if root else []), *(["--again"] if again else [])]
+        go_on = shlex.join([*words, "--results", str(results), "--runs", str(runs)])
+        run_or_stop(jobs, places, console, again, go_on)
+    if report:
+        from torchcaps.reproduce.chapters import NOTES, make_document
+        from torchcaps.reproduce.document import write_document
+
+        for path in write_document(make_document(results, output / NOTES), output):
+            console.print(f"written: {path}", highlight=False, markup=False, soft_wrap=True)
+
+
+def chosen(jobs: Sequence[Job], only: Sequence[str]) -> list[Job]:
+    """The jobs whose names contain one of the texts."""
+    kept = [job for job in jobs if not only or any(text in job.name for text in only)]
+    if not kept:
+        names = ", ".join(job.name for job in jobs)
+        raise OptionError(f"--only {' '.join(only)}: no run has that in its name; there are {names}")
+    return kept
+
+
+def run_or_stop(jobs: list[Job], places: Places, console: Console, again: bool, go_on: str) -> None:
+    """Run the jobs; Ctrl-C and the like end with the command to go on with."""
+    from torchcaps.train.run import require_lightning
+
+    require_lightning()
+    from torchcaps.reproduce.queue import run_jobs
+    from torchcaps.train.checkpoints import Interrupted
+
+    try:
+        run_jobs(jobs, places, console, again=again)
+    except Interrupted as interrupted:
+        print(f"\n{interrupted}; go on with: {go_on}")
+        raise SystemExit(interrupted.exit_code) from None

@@ -1,0 +1,78 @@
+"""``docs/results.md`` and ``docs/results.html``, made from the results' files alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torchcaps.data.writing import whole_file
+from torchcaps.report.markup import Html, Section, lead, section, tag
+from torchcaps.report.page import whole_page
+from torchcaps.report.tables import Table
+from torchcaps.reproduce.figures import IMAGES, Gallery, LossCurves
+
+NAME = "results"
+Part = Table | LossCurves | Gallery
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chapter:
+    """A part of the document: what it shows, the command that makes it, and the tables and figures."""
+
+    identifier: str
+    title: str
+    text: str = ""
+    command: str = ""
+    parts: Sequence[Part] = ()
+    prose: str = ""  # markdown that was written by hand
+
+    def as_markdown(self) -> str:
+        made = f"`{self.command}`" if self.command else ""
+        blocks = [f"## {self.title}", " ".join(filter(None, [self.text, made])), self.prose]
+        for part in self.parts:
+            blocks += [f"### {part.title}" if part.title else "", part.as_markdown()]
+        return "\n\n".join(filter(None, blocks))
+
+    def as_section(self) -> Section:
+        made = [" ", tag("code", self.command)] if self.command else []
+        body = [lead(self.text, *made) if self.text or made else Html(), prose_html(self.prose)]
+        return section(self.identifier, self.title, *body, *(part.as_html() for part in self.parts))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document:
+    title: str
+    introduction: list[str] = field(default_factory=list)
+    chapters: list[Chapter] = field(default_factory=list)
+
+    def as_markdown(self) -> str:
+        blocks = [f"# {self.title}", *self.introduction, *(chapter.as_markdown() for chapter in self.chapters)]
+        return "\n\n".join(blocks) + "\n"
+
+    def as_html(self) -> str:
+        header = tag("header", tag("h1", self.title), prose_html("\n\n".join(self.introduction)))
+        return whole_page(self.title, header, [chapter.as_section() for chapter in self.chapters])
+
+    def files(self) -> dict[str, bytes]:
+        """The pictures that the markdown points to."""
+        figures = [part for chapter in self.chapters for part in chapter.parts if not isinstance(part, Table)]
+        return {name: content for figure in figures for name, content in figure.files().items()}
+
+
+def prose_html(text: str) -> Html:
+    """Markdown as HTML; what is HTML in it stays text."""
+    if not text:
+        return Html()
+    from markdown_it import MarkdownIt  # rich needs it, so it is there
+
+    html = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    return tag("div", Html(html), class_="prose")
+
+
+def write_document(document: Document, output: Path) -> list[Path]:
+    """Write both files, and the pictures before them; returns their paths."""
+    contents = {f"{IMAGES}/{name}": content for name, content in document.files().items()}
+    contents |= {f"{NAME}.md": document.as_markdown().encode(), f"{NAME}.html": document.as_html().encode()}
+    for name, content in contents.items():
+        with whole_file(output / name) as file:
+            file.write(content)
+    return [output / name for name in contents]

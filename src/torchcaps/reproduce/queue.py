@@ -1,0 +1,114 @@
+"""The jobs one after the other: what is done is skipped, what was interrupted is gone on with."""
+
+import shutil
+from collections.abc import Sequence
+
+from rich.console import Console
+
+from torchcaps.data.catalog import BUILT_IN
+from torchcaps.data.locate import find_folder
+from torchcaps.errors import UserError
+from torchcaps.reproduce.cells import Ensemble, Job, Run, Times
+from torchcaps.reproduce.record import record, record_ensemble
+from torchcaps.reproduce.results import Places
+from torchcaps.reproduce.states import State, state_of
+from torchcaps.reproduce.times import measure_times
+from torchcaps.train.run import train
+from torchcaps.train.run_folder import RUN
+
+
+class OtherRecipeError(UserError):
+    """Something is there already, of a run with other settings."""
+
+
+def run_jobs(jobs: Sequence[Job], places: Places, console: Console, *, again: bool = False) -> None:
+    """Do what is not done yet, in order.
+
+    What is there of another recipe is an error, before anything is trained; with ``again`` it is removed when its turn
+    comes, and run again.
+    """
+    states = [(job, state_of(job, places)) for job in jobs]
+    if not again:
+        check_recipes(states)
+    todo: list[tuple[Job, State]] = []
+    for job, state in states:
+        of_others = isinstance(job, Ensemble) and any(other in job.members for other, _ in todo)
+        if state.kind != "done" or of_others or (again and state.differs):
+            todo.append((job, state))
+        else:
+            kept = " (of another recipe than now; --again runs it again)" if state.differs else ""
+            say(console, f"{job.name}: {state.words}{kept}")
+    check_data([job for job, _ in todo])
+    for number, (job, state) in enumerate(todo, 1):
+        say(console, f"\n[{number}/{len(todo)}] {job.place}/{job.name}")
+        if state.differs:
+            remove(job, places)
+        run_job(job, places, console)
+
+
+def run_job(job: Job, places: Places, console: Console) -> None:
+    """Do one, from wherever it stands."""
+    if isinstance(job, Times):
+        measure_times(job, places, console)
+    elif isinstance(job, Ensemble):
+        record_ensemble(job, places)
+    else:
+        record(job, places, None if state_of(job, places).kind == "finished" else follow(job, places, console))
+
+
+def follow(run: Run, places: Places, console: Console) -> str | None:
+    """Train, or go on; a training that leaves the numbers has failed, which is a result too: returns why."""
+    from torchcaps.train.finite import NotFiniteError
+
+    folder = places.folder(run)
+    begun = (folder / RUN).is_file()
+    try:
+        train(
+            run.recipe,
+            output=None if begun else folder,
+            resume=folder if begun else None,
+            console=console,
+            test=run.trial is None,
+        )
+    except NotFiniteError as error:
+        say(console, f"training failed: {error}")
+        return str(error)
+    return None
+
+
+def check_recipes(states: Sequence[tuple[Job, State]]) -> None:
+    """Raise where something is there of another recipe. Trials are a diary: theirs stay as they were."""
+    others = [
+        state
+        for job, state in states
+        if state.differs and not (isinstance(job, Run) and job.trial is not None and state.kind == "done")
+    ]
+    if not others:
+        return
+    lines = [f"  {state.where}: {'; '.join(state.differs)}" for state in others]
+    raise OtherRecipeError(
+        "these are of other recipes than the runs that are asked for:\n"
+        + "\n".join(lines)
+        + "\nrun them again with --again, which replaces them; leave them out with --only; "
+        "or keep them in another --results and --runs"
+    )
+
+
+def check_data(jobs: Sequence[Job]) -> None:
+    """Raise where a set is missing, before hours are spent on the others."""
+    recipes = [job.recipe for job in jobs if isinstance(job, Run)]
+    for data, root in dict.fromkeys((recipe.data, recipe.root) for recipe in recipes):
+        if data != BUILT_IN:
+            find_folder(data, root)
+
+
+def remove(job: Job, places: Places) -> None:
+    """What is there of a job."""
+    places.result(job).unlink(missing_ok=True)
+    places.picture(job).unlink(missing_ok=True)
+    if (places.folder(job) / RUN).is_file():  # nothing else is ours to remove
+        shutil.rmtree(places.folder(job))
+
+
+def say(console: Console, text: str) -> None:
+    console.print(text, soft_wrap=True, highlight=False, markup=False)

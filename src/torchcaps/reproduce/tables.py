@@ -1,0 +1,127 @@
+"""The paper's tables with our numbers beside them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torchcaps.bench.measure import key, ratio, spread
+from torchcaps.bench.networks import MODES, PAPER
+from torchcaps.bench.plan import CNN, HYBRID
+from torchcaps.bench.report import machine_line, ratio_text, time_text
+from torchcaps.report.numbers import MINUS, NOTHING, count, duration, percent
+from torchcaps.report.tables import Table
+from torchcaps.reproduce.cells import LABELS, Cell
+from torchcaps.reproduce.results import Result
+from torchcaps.reproduce.trials import TRIALS
+
+NOT_RUN = "not run"
+Results = Mapping[str, Result]  # by name
+
+
+def error_table(title: str, heads: list[str], cells: list[Cell], results: Results) -> Table:
+    """For each cell: the paper's error where it has one, ours, the difference, and what ours is of."""
+    has_paper = any(cell.paper is not None for cell in cells)
+    columns = [*heads, *(["paper"] if has_paper else []), "ours", *(["difference"] if has_paper else []), "of"]
+    rows = []
+    for cell in cells:
+        found = results.get(cell.job.name)
+        ours = NOT_RUN if found is None else error_text(found)
+        of = NOTHING if found is None else trained_as(found)
+        if has_paper:
+            rows.append([*cell.labels, paper_text(cell.paper), ours, difference(found, cell.paper), of])
+        else:
+            rows.append([*cell.labels, ours, of])
+    return Table(title, columns, rows)
+
+
+def error_text(result: Result) -> str:
+    """The test error, or that there is none."""
+    return "failed: not finite" if result.error is None else percent(result.error)
+
+
+def paper_text(error: float | None) -> str:
+    """With the paper's digits."""
+    return NOTHING if error is None else percent(error, 2 if error < 0.01 else 1)
+
+
+def difference(result: Result | None, paper: float | None) -> str:
+    """Ours less the paper's, in percentage points."""
+    if result is None or result.error is None or paper is None:
+        return NOTHING
+    return f"{100 * (result.error - paper):+.2f}".replace("-", MINUS)
+
+
+def trained_as(result: Result) -> str:
+    """Network, length, seeds and data of a result."""
+    seeds = result.seeds
+    which = f"seed {seeds[0]}" if len(seeds) == 1 else f"ensemble of seeds {', '.join(map(str, seeds))}"
+    return f"{result.recipe['model']}, {count(int(result.values['epochs']), 'epoch')}, {which}, {result.data}"
+
+
+def times_table(times: Mapping[str, Any] | None) -> Table:
+    """Times relative to the CNN's, ours and the paper's."""
+    columns = ["method"]
+    for mode in MODES:
+        columns += [f"{mode}: paper", "ours", "ours, ms"]
+    rows = []
+    for method, label in LABELS.items():
+        row = [label]
+        for mode in MODES:
+            of_paper = f"{PAPER[method][mode] / PAPER['cnn'][mode]:.1f}"
+            row += [of_paper, *(our_times(times, method, mode) if times else (NOT_RUN, NOTHING))]
+        rows.append(row)
+    title = "Time relative to the CNN"
+    if not times:
+        return Table(title, columns, rows)
+    note = f"{HYBRID} against {CNN}, batch {times['batch']}, measured in turns in one process: median of the ratios "
+    note += f"within a round (quartiles), and median (minimum) of the times. {machine_line(times['machine'])}. "
+    return Table(title, columns, rows, f"{note}The paper's were measured on a GPU.")
+
+
+def our_times(times: Mapping[str, Any], method: str, mode: str) -> tuple[str, str]:
+    """The ratio to the CNN, and the time."""
+    seconds = times["seconds"]
+    cnn = seconds[key("cnn", mode)]
+    mine = cnn if method == "cnn" else seconds[key(times["backends"][0], method, mode)]
+    return ("1" if method == "cnn" else ratio_text(ratio(mine, cnn))), time_text(spread(mine))
+
+
+def trials_table(results: Results) -> Table:
+    """What was tried on validation data, in the order of the list; results of trials that left the list come last."""
+    listed = [name for trial in TRIALS for name in (trial.name, f"trial-{trial.name}")]
+    groups = list(dict.fromkeys(trial.group for trial in TRIALS))
+    found = [result for result in results.values() if "trial" in result.values]
+
+    def place(result: Result) -> tuple[int, int, str]:
+        group, name = result.values["trial"]["group"], result.name
+        in_list = listed.index(name) if name in listed else len(listed)
+        return groups.index(group) if group in groups else len(groups), in_list, name
+
+    columns = [
+        "group",
+        "trial",
+        "changed",
+        "asks",
+        "training error",
+        "validation error: best",
+        "last",
+        "epochs",
+        "time",
+    ]
+    return Table("", columns, [trial_row(result) for result in sorted(found, key=place)])
+
+
+def trial_row(result: Result) -> list[str]:
+    trial, validation = result.values["trial"], [error for _, error in result.values["validation_error"]]
+    training = [error for _, error in result.values["training_error"]]
+    changes = ", ".join(f"{name} {value}" for name, value in trial["changes"].items()) or "nothing"
+    return [
+        trial["group"],
+        result.name,
+        f"{trial['base']}: {changes}",
+        trial["asks"],
+        percent(training[-1]) if training else NOTHING,
+        percent(min(validation)) if validation else NOTHING,
+        "failed: not finite" if result.failed else percent(validation[-1]) if validation else NOTHING,
+        str(result.values["epochs"]),
+        duration(result.values["seconds"]),
+    ]

@@ -1,0 +1,35 @@
+"""A recipe as what to type."""
+
+import shlex
+from dataclasses import fields
+from typing import Any
+
+from torchcaps.train.recipe import Recipe
+from torchcaps.train.recipes import list_recipes
+from torchcaps.train.recipes import recipe as named_recipe
+
+NOT_TYPED = ("name", "root", "checkpoint_every")  # they change nothing of what comes out
+
+
+def command_line(recipe: Recipe) -> str:
+    """The ``torchcaps train`` that follows a recipe: the nearest one by name, and the fields that differ.
+
+    >>> command_line(named_recipe("mnist-frem", epochs=3, residual=False))
+    'torchcaps train mnist-frem --no-residual --epochs 3'
+    """
+    nearest = f"{recipe.data}-{recipe.routing if recipe.has_capsules else 'cnn'}"
+    name = recipe.name if recipe.name in list_recipes() else nearest
+    start = named_recipe(name)
+    words = ["torchcaps", "train", name]
+    for field in (item.name for item in fields(Recipe) if item.name not in NOT_TYPED):
+        if (value := getattr(recipe, field)) != getattr(start, field):
+            words += _words(field.replace("_", "-"), value)
+    return shlex.join(words)
+
+
+def _words(field: str, value: Any) -> list[str]:
+    if isinstance(value, bool):
+        return [f"--{field}" if value else f"--no-{field}"]
+    if isinstance(value, dict):
+        return [f"--{field}", *(str(word) for pair in value.items() for word in pair)]
+    return [f"--{field}", str(value)]

@@ -1,0 +1,142 @@
+"""From a run folder to the files that are shipped."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import tyro
+from safetensors.torch import load_file
+
+from torchcaps.classifier import evaluate, load
+from torchcaps.errors import OptionError, UserError
+from torchcaps.pretrained.export import check_half, export, main
+from torchcaps.pretrained.shipped import read_manifest
+from torchcaps.train.assemble import load_data
+from torchcaps.train.command import train_command
+from torchcaps.train.command_line import command_line
+from torchcaps.train.recipe import Recipe
+from torchcaps.train.recipes import recipe
+from torchcaps.train.run_folder import read_recipe
+
+
+def test_weights_are_the_run_s_in_half_precision(tiny: Path, run: Path) -> None:
+    found, trained = (load_file(folder / "model.safetensors") for folder in (tiny / "tiny", run))
+    assert found.keys() == trained.keys()
+    for name, value in found.items():
+        assert value.dtype == torch.float16
+        assert torch.equal(value, trained[name].half())
+
+
+def test_the_error_is_that_of_the_shipped_file(tiny: Path, run: Path) -> None:
+    entry = read_manifest(tiny)["tiny"]
+    measured = evaluate([load(tiny / "tiny")], load_data(read_recipe(run)).test)
+    assert (entry["wrong"], entry["test_images"], entry["epochs"]) == (measured.wrong, 30, 1)
+    card = (tiny / "tiny" / "README.md").read_text()
+    assert f"**{100 * measured.error:.2f} %** ({measured.wrong} of 30 images)" in card
+
+
+def test_the_card_has_what_a_reader_needs(tiny: Path, run: Path) -> None:
+    card = (tiny / "tiny" / "README.md").read_text()
+    about, result = (json.loads((run / name).read_text()) for name in ("run.json", "result.json"))
+    for words in (
+        "# tiny: hybrid32 with FREM routing, trained on MNIST (noise)",
+        "CC BY-SA 3.0",
+        "not the official ones: train-images-idx3-ubyte",
+        f"| test error of the run, in float32 | {100 * result['test_error']:.2f} % |",
+        f"1 epochs, {result['steps']} steps",
+        about["machine"],
+        "| seed | 0 |",
+        "one seed",
+        'torchcaps.load("tiny")',
+        'create_model("hybrid32", pretrained="tiny")',
+        command_line(read_recipe(run)),
+        "Weighted Kernel Density Estimation",
+    ):
+        assert words in card, words
+    described = json.loads((tiny / "tiny" / "model.json").read_text())["card"]
+    assert described["recipe"] == {**about["recipe"], "root": None}
+    assert described["result"] == result
+
+
+def test_a_second_one_and_the_first_again(tiny: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = read_manifest(tiny)
+    for name in ("another", "tiny"):
+        tyro.cli(main, args=[str(run), name, "--note", "noise", "--output", str(tiny)])
+        assert f"{tiny / name}: " in capsys.readouterr().out
+    manifest = read_manifest(tiny)
+    assert list(manifest) == ["another", "tiny"]
+    assert manifest["tiny"] == before["tiny"]  # the same bytes in every file
+
+
+def test_what_export_refuses(run: Path, tmp_path: Path) -> None:
+    def changed(file: str, **changes: Any) -> Path:
+        folder = tmp_path / f"run-{len(list(tmp_path.iterdir()))}"
+        shutil.copytree(run, folder)
+        content = json.loads((folder / file).read_text())
+        content.get("recipe", content).update(changes)
+        (folder / file).write_text(json.dumps(content))
+        return folder
+
+    for folder, name, note, message in (
+        (run, "a/b", "noise", "name is 'a/b', wanted one without folders"),
+        (run, "", "noise", "name is ''"),
+        (run, "tiny", "", "train-images-idx3-ubyte, .* not the official files; say with --note"),
+        (
+            changed("run.json", data="/my/photos", root=None),
+            "tiny",
+            "noise",
+            "trained on /my/photos, wanted one of mnist",
+        ),
+        (changed("result.json", test_images=7), "tiny", "noise", "evaluated on 7 test images, there are 30"),
+        (changed("result.json", test_error=None), "tiny", "noise", "wanted a run with a test error"),
+        (tmp_path, "tiny", "noise", "not the folder of a training run"),
+    ):
+        with pytest.raises(UserError, match=message):
+            export(folder, name, note=note, output=tmp_path / "package")
+    assert not (tmp_path / "package").exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1.0, 7e4], "w has values up to 7e.04, half precision ends at 65504"),
+        ([3e-8, -2e-8], "w has values of about .e-08, too small"),
+        ([1.0, *[1e-9] * 9], "9 of 1,010 weights would be zero"),
+    ],
+)
+def test_weights_that_half_precision_cannot_hold(values: list[float], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        check_half({"fine": torch.ones(1000), "w": torch.tensor(values)})
+
+
+def test_weights_that_half_precision_holds() -> None:
+    check_half({"w": torch.randn(1000), "zero": torch.zeros(3), "large": torch.tensor([65504.0]), "one": torch.ones(1)})
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        recipe("mnist-frem"),
+        recipe("smallnorb-frem-quick", resize=None, standardise="set", brightness=0.25, validation="none", seed=4),
+        recipe("fashion-mnist-frem", residual=False, class_shared=True, routing_options={"kernel": "gaussian"}),
+        replace(recipe("mnist-em", rate=2.5e-3), name="of another name"),
+        replace(recipe("cifar10-cnn", epochs=3, flip=False), name="of another name"),
+    ],
+    ids=command_line,
+)
+def test_what_to_type_gives_the_recipe(wanted: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    followed = []
+    monkeypatch.setattr("torchcaps.train.run.train", lambda recipe, **_: followed.append(recipe))
+    train, arguments = train_command(command_line(wanted).split()[2:])
+    tyro.cli(train, args=arguments)
+    [found] = followed
+    assert {**found.as_json(), "name": ""} == {**wanted.as_json(), "name": ""}
+
+
+def test_recipes_that_no_command_follows() -> None:
+    with pytest.raises(OptionError, match="there is no recipe '/my/photos-frem'"):
+        command_line(Recipe(data="/my/photos"))

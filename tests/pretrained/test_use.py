@@ -1,0 +1,134 @@
+"""Pretrained networks by name, and what is refused."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+import torchcaps
+from torchcaps import create_model, list_pretrained
+from torchcaps.classifier.commands import evaluate_command, predict_command
+from torchcaps.classifier.files import ModelFileError
+from torchcaps.errors import OptionError
+from torchcaps.models import HybridNetwork
+from torchcaps.pretrained import PretrainedError, shipped, shipped_folder
+
+Output = pytest.CaptureFixture[str]
+
+
+def test_names(tiny: Path) -> None:
+    assert list_pretrained() == list_pretrained("hybrid32") == ["tiny"]
+    assert list_pretrained("hybrid64") == []
+    assert shipped.listing() == "tiny (hybrid32)"
+
+
+def test_a_network_is_that_of_the_classifier(tiny: Path) -> None:
+    classifier = torchcaps.load("tiny")
+    network = create_model("hybrid32", pretrained="tiny")
+    assert classifier.classes == tuple("0123456789")
+    assert classifier.pipeline.resize == 18
+    for name, value in classifier.network.state_dict().items():
+        assert torch.equal(network.state_dict()[name], value)
+
+
+def test_without_decoder(tiny: Path) -> None:
+    whole, network = (create_model("hybrid32", pretrained="tiny", decoder=decoder) for decoder in (True, False))
+    assert isinstance(network, HybridNetwork)
+    assert network.decoder is None
+    assert not any(name.startswith("decoder") for name in network.state_dict())
+    image = torch.rand(2, 1, 16, 16)
+    assert torch.equal(network(image).activation, whole(image).activation)
+    with pytest.raises(RuntimeError, match="no decoder"):
+        network.reconstruct(network(image))
+
+
+def test_options_that_agree(tiny: Path) -> None:
+    """Those in the file, those that it leaves at their defaults, and defaults that it does not have."""
+    options = {"classes": 10, "image_size": 16, "routing": "frem", "kernel": "gaussian", "distance": "l1"}
+    assert create_model("hybrid32", pretrained="tiny", beta_init="neutral", **options).image_size == 16
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "has"),
+    [
+        ("classes", 5, "10"),
+        ("image_size", 32, "16"),
+        ("in_channels", 3, "1"),
+        ("routing", "em", "'frem'"),
+        ("iterations", 3, "2"),
+        ("kernel", "epanechnikov", "'gaussian'"),
+        ("distance", "l2", "'l1'"),
+        ("residual", True, "False"),
+        ("beta_init", "paper", "'neutral'"),
+    ],
+)
+def test_options_in_conflict(tiny: Path, option: str, value: Any, has: str) -> None:
+    message = f"{option}={value!r}: the pretrained weights 'tiny' have {option}={has}; leave the option out"
+    with pytest.raises(OptionError, match=re.escape(message)):
+        create_model("hybrid32", pretrained="tiny", **{option: value})
+
+
+def test_names_that_are_none(tiny: Path) -> None:
+    there_are = re.escape("there are tiny (hybrid32)")
+    with pytest.raises(OptionError, match=f"model 'hybrid32' has no pretrained weights 'huge'; {there_are}"):
+        create_model("hybrid32", pretrained="huge")
+    with pytest.raises(OptionError, match=f"model 'hybrid64' has no pretrained weights 'tiny'; {there_are}"):
+        create_model("hybrid64", pretrained="tiny")
+    with pytest.raises(OptionError, match=f"no pretrained network 'huge'; {there_are}"):
+        shipped_folder("huge")
+    with pytest.raises(
+        ModelFileError, match=r"there is no huge: .* name of a pretrained network \(tiny \(hybrid32\)\)"
+    ):
+        torchcaps.load("huge")
+    with pytest.raises(TypeError, match="no option 'nonsense'"):
+        create_model("hybrid32", pretrained="tiny", nonsense=1)
+
+
+def test_a_package_without_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "manifest.json").write_text("{}")
+    monkeypatch.setattr(shipped, "ROOT", tmp_path)
+    assert list_pretrained() == []
+    with pytest.raises(OptionError, match="there are none in this version"):
+        create_model("hybrid32", pretrained="mnist")
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "model.json"])
+def test_files_that_are_not_what_was_shipped(tiny: Path, file: str) -> None:
+    path = tiny / "tiny" / file
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+    for use in (lambda: torchcaps.load("tiny"), lambda: create_model("hybrid32", pretrained="tiny")):
+        with pytest.raises(PretrainedError, match=rf"{file} is not the file that was shipped: .* install .* again"):
+            use()
+    path.unlink()
+    with pytest.raises(PretrainedError, match=rf"{file} cannot be read \(No such file .*\): install torchcaps again"):
+        torchcaps.load("tiny")
+
+
+def test_a_folder_of_that_name_comes_first(tiny: Path, run: Path) -> None:
+    Path("tiny").mkdir()
+    with pytest.raises(ModelFileError, match=r"tiny has no model.safetensors: .*shipped_folder\('tiny'\)"):
+        torchcaps.load("tiny")
+    assert torchcaps.load(shipped_folder("tiny")).classes[0] == "0"
+    for file in ("model.safetensors", "model.json"):
+        shutil.copy(run / file, Path("tiny") / file)
+    mine, shipped_network = torchcaps.load("tiny"), create_model("hybrid32", pretrained="tiny")
+    weight = "class_capsules.weight"
+    assert not torch.equal(mine.network.state_dict()[weight], shipped_network.state_dict()[weight])  # not rounded
+
+
+def test_commands_take_the_name(tiny: Path, run: Path, capsys: Output) -> None:
+    root = Path(json.loads((run / "run.json").read_text())["recipe"]["root"])
+    evaluate_command([Path("tiny")], root=root, json=True)
+    found = json.loads(capsys.readouterr().out)
+    entry = shipped.read_manifest(tiny)["tiny"]
+    assert (found["wrong"], found["images"], found["data"]) == (entry["wrong"], 30, "mnist")
+    Image.new("L", (20, 20)).save("black.png")
+    predict_command(Path("tiny"), [Path("black.png")], json=True)
+    assert json.loads(capsys.readouterr().out)["images"][0]["class"] in "0123456789"
