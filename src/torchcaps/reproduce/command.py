@@ -34,7 +34,7 @@ def reproduce(
     Args:
         target: A table or figure of the paper, its side claims, our trials on validation data, or all of it.
         budget: quick rehearses everything in some minutes, short takes hours on two cores, full is the paper's.
-        only: Keep the runs whose name contains one of these texts.
+        only: Keep the runs with these names; a text that is no name stands for all that contain it.
         root: The folder of the data sets; default: TORCHCAPS_DATA, then the cache folder.
         results: Folder of the results.
         runs: Folder of the run folders, which hold checkpoints and weights.
@@ -67,11 +67,15 @@ def reproduce(
 
 
 def chosen(jobs: Sequence[Job], only: Sequence[str]) -> list[Job]:
-    """The jobs whose names contain one of the texts."""
-    kept = [job for job in jobs if not only or any(text in job.name for text in only)]
+    """The jobs with one of the names; a text that is no name stands for all that contain it."""
+    names = [job.name for job in jobs]
+
+    def is_meant(name: str) -> bool:
+        return not only or any(text == name if text in names else text in name for text in only)
+
+    kept = [job for job in jobs if is_meant(job.name)]
     if not kept:
-        names = ", ".join(job.name for job in jobs)
-        raise OptionError(f"--only {' '.join(only)}: no run has that in its name; there are {names}")
+        raise OptionError(f"--only {' '.join(only)}: no run has that in its name; there are {', '.join(names)}")
     return kept
 
 

@@ -78,7 +78,7 @@ TRIALS = [
     ),
     Trial(
         group="Fashion-MNIST",
-        name="fashion-mnist-frem",
+        name="other-set",
         base="fashion-mnist-frem",
         changes={"epochs": 1},
         asks="do smallNORB's settings suit other sets?",
