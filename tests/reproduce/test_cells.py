@@ -190,6 +190,8 @@ def test_only() -> None:
     jobs = Experiments(BUDGETS["short"]).jobs("all")
     assert [job.name for job in chosen(jobs, ["mnist-frem"])] == ["mnist-frem"]
     assert [job.name for job in chosen(jobs, ["nist-frem"])] == ["mnist-frem", "fashion-mnist-frem"]
+    full = Experiments(BUDGETS["full"]).jobs("table3")
+    assert len(chosen(full, ["cifar10-frem"])) == 5 + 1
     assert [job.name for job in chosen(jobs, ["times", "variant"])] == ["times", "ablation-frms-2-0.1-variant"]
     with pytest.raises(OptionError, match=r"--only imagenet: no run has that in its name; there are smallnorb-frms, "):
         chosen(jobs, ["imagenet"])

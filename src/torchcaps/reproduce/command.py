@@ -11,7 +11,7 @@ from tyro.conf import Positional
 
 from torchcaps.errors import OptionError
 from torchcaps.reproduce.budgets import BUDGETS, BudgetName
-from torchcaps.reproduce.cells import TARGETS, Experiments, Job, Target
+from torchcaps.reproduce.cells import TARGETS, Ensemble, Experiments, Job, Target
 from torchcaps.reproduce.results import Places
 
 
@@ -67,13 +67,14 @@ def reproduce(
 
 
 def chosen(jobs: Sequence[Job], only: Sequence[str]) -> list[Job]:
-    """The jobs with one of the names; a text that is no name stands for all that contain it."""
+    """The jobs with one of the names, and the runs of an ensemble; a text that is no name is a part of names."""
     names = [job.name for job in jobs]
 
     def is_meant(name: str) -> bool:
         return not only or any(text == name if text in names else text in name for text in only)
 
-    kept = [job for job in jobs if is_meant(job.name)]
+    members = [run for job in jobs if isinstance(job, Ensemble) and is_meant(job.name) for run in job.members]
+    kept = [job for job in jobs if is_meant(job.name) or job in members]
     if not kept:
         raise OptionError(f"--only {' '.join(only)}: no run has that in its name; there are {', '.join(names)}")
     return kept
