@@ -65,7 +65,10 @@ TRIALS = [
         routing_options={"bandwidth": 0.25},
     ),
     two_epochs("matrices", "frem-std-0.1", FREM, "the paper's deviation of the matrices", transform_std=0.1),
-    two_epochs("matrices", "frem-std-1", FREM, "twice ours", transform_std=1.0),
+    two_epochs("matrices", "frem-std-1", FREM, "the paper's largest", transform_std=1.0),
+    two_epochs(
+        "matrices", "frem-std-2", FREM, "poses as large behind a layer of routing as before it", transform_std=2.0
+    ),
     two_epochs("iterations", "frem-one-iteration", FREM, "the paper's fails completely", iterations=1),
     two_epochs("methods", "frms", FRMS, "does it carry over better?"),
     two_epochs("methods", "em", EM, "does it carry over better?"),
@@ -75,6 +78,13 @@ TRIALS = [
         base="smallnorb-frem",
         changes={"epochs": 1, "rate": 3e-3, "batch_size": 50, "standardise": "set"},
         asks="does the larger network learn at half the rate?",
+    ),
+    Trial(
+        group="hybrid64",
+        name="hybrid64-std-2",
+        base="smallnorb-frem",
+        changes={"epochs": 1, "rate": 3e-3, "batch_size": 50, "transform_std": 2.0},
+        asks="poses as large behind a layer of routing as before it",
     ),
     Trial(
         group="Fashion-MNIST",
