@@ -69,6 +69,10 @@ TRIALS = [
     two_epochs(
         "matrices", "frem-std-2", FREM, "poses as large behind a layer of routing as before it", transform_std=2.0
     ),
+    two_epochs("matrices", "frem-std-2-fold-1", FREM, "with other toys held out", transform_std=2.0, fold=1),
+    two_epochs("matrices", "frem-std-3", FREM, "sharper still", transform_std=3.0),
+    two_epochs("matrices", "frem-std-2-set", FREM, "with jitter that survives", transform_std=2.0, standardise="set"),
+    two_epochs("matrices", "frem-std-2-48", FREM, "with larger shifts of the crop", transform_std=2.0, resize=48),
     two_epochs("iterations", "frem-one-iteration", FREM, "the paper's fails completely", iterations=1),
     two_epochs("methods", "frms", FRMS, "does it carry over better?"),
     two_epochs("methods", "em", EM, "does it carry over better?"),
