@@ -80,7 +80,7 @@ TRIALS = [
         group="hybrid64",
         name="hybrid64",
         base="smallnorb-frem",
-        changes={"epochs": 1, "rate": 3e-3, "batch_size": 50, "standardise": "set"},
+        changes={"epochs": 1, "rate": 3e-3, "batch_size": 50, "transform_std": 0.5, "standardise": "set"},
         asks="does the larger network learn at half the rate?",
     ),
     Trial(

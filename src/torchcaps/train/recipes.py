@@ -49,6 +49,7 @@ SETS: dict[str, Callable[[], Recipe]] = {
     "cifar10": cifar10,
     "turntable": turntable,
 }
+STDS = {"hybrid32": 0.5, "hybrid64": 2.0}  # at 2, poses are as large behind a layer of 16 inputs as before it
 RATES = {"hybrid32": 6e-3, "hybrid64": 3e-3, "cnn32": 2e-3, "cnn64": 2e-3}  # a deeper stack of capsules diverges sooner
 EPOCHS = {"smallnorb": 6, "mnist": 3, "fashion-mnist": 5, "cifar10": 5, "turntable": 24}  # of the learned settings
 
@@ -67,7 +68,7 @@ def learned(paper: Recipe) -> Recipe:
     return replace(
         paper,
         conv_init="torch",
-        transform_std=0.5,
+        transform_std=STDS.get(paper.model, paper.transform_std),
         reconstruction=4 * paper.reconstruction,  # few steps to learn it in
         rate=RATES[paper.model],
         routing_rate=4.0,
@@ -140,6 +141,7 @@ def folder_recipe(path: str | Path) -> Recipe:
         resize=None,
         size=64 if large else 32,
         model=model,
+        transform_std=STDS[model],
         rate=RATES[model],
         batch_size=batch_size,
         epochs=max(2, min(60, math.ceil(STEPS_FOR_A_FOLDER * batch_size / training))),
