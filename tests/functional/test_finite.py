@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from torchcaps import functional as F
+from torchcaps.functional.density import relative_weights
 
 OPTIONS = [
     (name, dict(zip(("kernel", "distance", "normalize"), values, strict=True)))
@@ -60,6 +61,18 @@ def test_zero_and_identical_votes(name: str, options: dict[str, object]) -> None
         assert_finite(name, options, votes, torch.rand(5, generator=g), iterations)
     for iterations in (1, 2):  # ties at large scale: the true gradient of more iterations leaves float32
         assert_finite(name, options, 1e6 * alike, torch.rand(5, generator=g), iterations)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_capsules_that_are_off_in_any_precision(dtype: torch.dtype) -> None:
+    """A vote of weight 0 whose logarithm is far above that of the others."""
+    log_weight = torch.tensor([[0.0], [-60.0]], dtype=dtype)
+    activation = torch.tensor([0.0, 1.0], dtype=dtype, requires_grad=True)
+    weight = relative_weights(log_weight, activation)
+    assert weight.flatten().tolist() == [0.0, 1.0]
+    weight.sum().backward()
+    assert activation.grad is not None
+    assert activation.grad.isfinite().all()
 
 
 def test_a_softmax_that_underflows_keeps_the_ratio_of_its_weights() -> None:

@@ -42,6 +42,7 @@ class Case:
     method: str
     options: dict[str, object]
     seed: int
+    activity: float = 1.0  # the largest activation
 
     def arguments(self, dtype: torch.dtype) -> dict[str, Tensor]:
         g = torch.Generator().manual_seed(self.seed)
@@ -53,7 +54,7 @@ class Case:
         }
         # some capsules off, or nearly: they must neither vote nor upset the shift of the logarithms
         draw = torch.rand(values["activation"].shape, generator=g)
-        values["activation"] = values["activation"] * (draw > 0.2) + 2e-38 * (draw < 0.1)
+        values["activation"] = values["activation"] * (draw > 0.2) * self.activity + 2e-38 * (draw < 0.1)
         for name, start in routing_method(self.method).parameters(self.outputs, 16).items():
             values[name] = start.value + 0.2 * torch.randn(start.shape, generator=g)
         return {name: value.to(dtype).requires_grad_() for name, value in values.items()}
@@ -187,6 +188,15 @@ def test_a_class_layer_whose_votes_exceed_the_scratch(method: str) -> None:
     case = Case(2, 9, 9, 16, 24, Window((9, 9), (1, 1), (0, 0)), method, options, seed=0)
     votes = 9 * 9 * 16 * 24 * 16 * 4
     assert votes > 1.5e6  # bytes; more than one tile
+    assert_equal_to_reference(case, torch.channels_last)
+
+
+@pytest.mark.parametrize("method", list_routings(native=True))
+@pytest.mark.parametrize("activity", [1e-6, 1e-10, 1e-15])
+def test_capsules_that_are_hardly_there(method: str, activity: float) -> None:
+    """Then the gradient by the activation of one that is off is as large as that by the others is."""
+    case = Case(2, 4, 4, 4, 6, Window((2, 2), (2, 2), (0, 0)), method, {"iterations": 2}, seed=3, activity=activity)
+    assert case.is_well_conditioned()
     assert_equal_to_reference(case, torch.channels_last)
 
 

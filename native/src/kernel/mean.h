@@ -4,8 +4,9 @@
 
 namespace torchcaps { namespace TORCHCAPS_ISA {
 
-// Below this part of the largest possible sum the weights are computed anew, shifted in log space.
-static constexpr float kTinySum = 1e-12f;
+// Below this, and below this part of the largest possible sum, the weights are computed anew, shifted in log space.
+// exp(-40) = 4.2e-18: above it, the specification would not cut the factor of a capsule that is off (of 2e5 inputs).
+static constexpr float kTinySum = 1e-12f, kMostAboveTop = 40.0f;
 
 TC_INLINE bool some_sum_below(const Field& f, const float* lanes, float threshold) {
     for (long n = 0; n < f.vectors; ++n) {
@@ -102,7 +103,7 @@ static void shift_weights(Field& f, M& method, long t, bool with_sums) {
     now.factor = now.factor_store;
     for (long i = 0; i < f.rows; ++i) {
         log_weights(i);
-        const Vec most = all(f.activation[i] > 0.0f ? -__builtin_logf(kSmallestActivation) : 30.0f);
+        const Vec most = all(f.activation[i] > 0.0f ? -__builtin_logf(kSmallestActivation) : kMostAboveTop);
         for (long n = 0; n < f.vectors; ++n)
             store(f.pairs(now.factor, i) + n * Vec::W,
                   exp(min(load(f.pairs_scratch + n * Vec::W) - load(f.top + n * Vec::W), most)));

@@ -100,7 +100,7 @@ TC_INLINE void next_iteration(Field& f, M& method, long t) {
         else
             add_block(f, votes);
     });
-    const float largest_sum = f.activation_sum < kTinySum ? kTinySum : f.activation_sum;
+    const float largest_sum = f.activation_sum < 1.0f ? 1.0f : f.activation_sum;
     if (f.activation_sum > 0.0f && some_sum_below(f, now.weight_sum, kTinySum * largest_sum))
         shift_weights(f, method, t, !known);
     invert_sums(f, now);

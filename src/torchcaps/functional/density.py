@@ -18,7 +18,7 @@ Normalize = Literal["softmax", "sum"]
 SMALLEST_ACTIVATION = 2.0**-100
 # Its weight is 0 whatever its logarithm is, but its activation still gets a gradient, which grows with
 # exp(log weight - top). The cap keeps that finite; it never touches a result.
-_MOST_ABOVE_TOP = 30.0
+_MOST_ABOVE_TOP = 40.0
 
 
 class Kernel(Protocol):
@@ -247,13 +247,15 @@ def relative_weights(log_weight: Tensor, activation: Tensor) -> Tensor:
 
     Shapes: ``[..., I, J]``, ``[..., I]`` -> ``[..., I, J]``.
     """
-    off = activation.detach() < SMALLEST_ACTIVATION  # [..., I]
+    numbers = torch.finfo(activation.dtype)
+    off = activation.detach() < max(SMALLEST_ACTIVATION, numbers.tiny)  # [..., I]
     a = activation - activation.detach().masked_fill(~off, 0.0)  # 0 where off, with the gradient that it has there
     a, off = a.unsqueeze(-1), off.unsqueeze(-1)  # [..., I, 1]
-    top = (log_weight + a.log()).detach().masked_fill(off, -torch.inf).amax(-2, keepdim=True)  # [..., 1, J]
+    top = (log_weight.detach() + a.detach().log()).masked_fill(off, -torch.inf).amax(-2, keepdim=True)  # [..., 1, J]
     top = top.masked_fill(top == -torch.inf, 0.0)
     above = log_weight - top  # of a capsule that is on, at most -log a
-    return torch.where(off, above.clamp(max=_MOST_ABOVE_TOP), above).exp() * a
+    most = min(_MOST_ABOVE_TOP, math.log(numbers.max) - 1)
+    return torch.where(off, above.clamp(max=most), above).exp() * a
 
 
 def weighted_mean(samples: Tensor, weight: Tensor, otherwise: Tensor) -> Tensor:
