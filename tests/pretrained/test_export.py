@@ -72,6 +72,19 @@ def test_a_second_one_and_the_first_again(tiny: Path, run: Path, capsys: pytest.
     assert manifest["tiny"] == before["tiny"]  # the same bytes in every file
 
 
+def test_an_export_that_breaks_off_leaves_what_was_there(
+    tiny: Path, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = {path: path.read_bytes() for path in tiny.rglob("*") if path.is_file()}
+    monkeypatch.setattr("torchcaps.pretrained.export.evaluate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        export(run, "tiny", note="other noise", output=tiny)
+    assert {path: path.read_bytes() for path in tiny.rglob("*") if path.is_file()} == before
+
+
 def test_what_export_refuses(run: Path, tmp_path: Path) -> None:
     def changed(file: str, **changes: Any) -> Path:
         folder = tmp_path / f"run-{len(list(tmp_path.iterdir()))}"
@@ -91,6 +104,7 @@ def test_what_export_refuses(run: Path, tmp_path: Path) -> None:
             "noise",
             "trained on /my/photos, wanted one of mnist",
         ),
+        (changed("run.json", reconstruction=0.0), "tiny", "noise", "without a decoder, wanted a network with capsules"),
         (changed("result.json", test_images=7), "tiny", "noise", "evaluated on 7 test images, there are 30"),
         (changed("result.json", test_error=None), "tiny", "noise", "wanted a run with a test error"),
         (tmp_path, "tiny", "noise", "not the folder of a training run"),

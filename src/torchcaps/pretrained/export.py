@@ -5,6 +5,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import tyro
@@ -42,6 +43,8 @@ def export(run: Path, name: str, *, root: Path | None = None, note: str = "", ou
         raise OptionError(
             f"{run} was trained on {recipe.data}, wanted one of {', '.join(PICTURES)}: the card has to describe it"
         )
+    if not recipe.has_decoder:
+        raise OptionError(f"{run} is of {recipe.model} without a decoder, wanted a network with capsules that has one")
     recipe = recipe if root is None else replace(recipe, root=root)
     about = read_run(run)
     test = load_data(recipe).test
@@ -56,24 +59,28 @@ def export(run: Path, name: str, *, root: Path | None = None, note: str = "", ou
     classifier = load(run)
     check_half(classifier.network.state_dict())
     classifier.card = {"recipe": {**recipe.as_json(), "root": None}, "result": about.result}  # no folders of ours
-    folder = output / name
-    weights = save(classifier.half(), folder)
-    shipped = load(folder)
-    made = Export(
-        name=name,
-        classifier=shipped,
-        recipe=recipe,
-        run=about.card,
-        result=about.result,
-        note=note,
-        unofficial=unofficial,
-        wrong=evaluate([shipped], test).wrong,
-        size=weights.stat().st_size,
-    )
-    with whole_file(folder / README) as file:
-        file.write(model_card(made).encode())
-    # In float64, so that float32 on any machine differs from it by its own rounding only.
-    write_json(folder / PREDICTIONS, {"activation": activations_of_noise(load(folder).double())})
+    output.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=output) as workshop:  # until all is there, what was shipped before stays whole
+        folder = Path(workshop)
+        weights = save(classifier.half(), folder)
+        shipped = load(folder)
+        made = Export(
+            name=name,
+            classifier=shipped,
+            recipe=recipe,
+            run=about.card,
+            result=about.result,
+            note=note,
+            unofficial=unofficial,
+            wrong=evaluate([shipped], test).wrong,
+            size=weights.stat().st_size,
+        )
+        (folder / README).write_text(model_card(made), encoding="utf-8")
+        # In float64, so that float32 on any machine differs from it by its own rounding only.
+        write_json(folder / PREDICTIONS, {"activation": activations_of_noise(load(folder).double())})
+        (output / name).mkdir(exist_ok=True)
+        for file in folder.iterdir():
+            file.replace(output / name / file.name)
     add_to_manifest(made, output)
     return made
 
@@ -136,4 +143,7 @@ def main(
 
 
 if __name__ == "__main__":
-    tyro.cli(main)
+    try:
+        tyro.cli(main)
+    except UserError as error:
+        raise SystemExit(f"torchcaps.pretrained.export: {error}") from None
