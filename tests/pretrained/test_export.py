@@ -36,7 +36,7 @@ def test_the_error_is_that_of_the_shipped_file(tiny: Path, run: Path) -> None:
     measured = evaluate([load(tiny / "tiny")], load_data(read_recipe(run)).test)
     assert (entry["wrong"], entry["test_images"], entry["epochs"]) == (measured.wrong, 30, 1)
     card = (tiny / "tiny" / "README.md").read_text()
-    assert f"**{100 * measured.error:.2f} %** ({measured.wrong} of 30 images)" in card
+    assert f"**{100 * measured.error:.2f}\N{NO-BREAK SPACE}%** ({measured.wrong} of 30 images)" in card
 
 
 def test_the_card_has_what_a_reader_needs(tiny: Path, run: Path) -> None:
@@ -46,8 +46,8 @@ def test_the_card_has_what_a_reader_needs(tiny: Path, run: Path) -> None:
         "# tiny: hybrid32 with FREM routing, trained on MNIST (noise)",
         "CC BY-SA 3.0",
         "not the official ones: train-images-idx3-ubyte",
-        f"| test error of the run, in float32 | {100 * result['test_error']:.2f} % |",
-        f"1 epochs, {result['steps']} steps",
+        f"| test error of the run, in float32 | {100 * result['test_error']:.2f}\N{NO-BREAK SPACE}% |",
+        f"1 epoch, {result['steps']} steps",
         about["machine"],
         "| seed | 0 |",
         "one seed",

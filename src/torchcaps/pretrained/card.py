@@ -6,6 +6,7 @@ from typing import Any
 from torchcaps.classifier.classifier import Classifier
 from torchcaps.data.sources import SOURCES
 from torchcaps.functional.registry import routing_method
+from torchcaps.report.numbers import count, duration, percent
 from torchcaps.train.command_line import command_line
 from torchcaps.train.recipe import Recipe
 
@@ -60,10 +61,6 @@ class Export:
         return f"{name} ({self.note})" if self.note else name
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.2f} %"
-
-
 def table(rows: dict[str, str]) -> str:
     return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())])
 
@@ -71,18 +68,19 @@ def table(rows: dict[str, str]) -> str:
 def facts(export: Export) -> dict[str, str]:
     """The card's table."""
     run, result, network = export.run, export.result, export.classifier.network
-    pipeline, count = export.classifier.pipeline, sum(p.numel() for p in network.parameters())
+    pipeline, parameters = export.classifier.pipeline, sum(p.numel() for p in network.parameters())
     standardised = {"image": "each image standardised", "set": "standardised by the training set", "none": "in [0, 1]"}
     return {
         "**test error of this file, loaded to float32**": f"**{percent(export.wrong / result['test_images'])}** "
         f"({export.wrong:,} of {result['test_images']:,} images)",
         "test error of the run, in float32": percent(result["test_error"]),
-        "trained for": f"{result['epochs']} epochs, {result['steps']:,} steps, {result['seconds'] / 60:.0f} minutes",
+        "trained for": f"{count(result['epochs'], 'epoch')}, {count(result['steps'], 'step')}, "
+        f"{duration(result['seconds'])}",
         "trained on": f"{run['data']['train']:,} images; {run['data']['note']}",
         "seed": str(run["seed"]),
-        "machine": f"{run['machine']}, {run['threads']} threads",
+        "machine": f"{run['machine']}, {count(run['threads'], 'thread')}",
         "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items()),
-        "parameters": f"{network.parameter_count():,}, and {count - network.parameter_count():,} of the decoder",
+        "parameters": f"{network.parameter_count():,}, and {parameters - network.parameter_count():,} of the decoder",
         "input": f"{network.in_channels} x {network.image_size} x {network.image_size}, the middle of images whose "
         f"shorter side is {export.classifier.source_size}; {standardised[pipeline.standardise]}",
         "classes": ", ".join(export.classifier.classes),

@@ -18,9 +18,10 @@ from torchcaps.data.sources import SOURCES
 from torchcaps.data.verify import DIFFERS, verify
 from torchcaps.data.writing import whole_file
 from torchcaps.errors import OptionError, UserError
-from torchcaps.pretrained.card import PICTURES, Export, index, model_card, percent
+from torchcaps.pretrained.card import PICTURES, Export, index, model_card
 from torchcaps.pretrained.predictions import activations_of_noise
 from torchcaps.pretrained.shipped import MANIFEST, ROOT, read_manifest, sha256
+from torchcaps.report.numbers import percent
 from torchcaps.report.run import read_run
 from torchcaps.train.assemble import load_data
 from torchcaps.train.recipe import Recipe
