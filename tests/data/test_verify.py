@@ -11,6 +11,7 @@ from data_files import (
     small_source,
 )
 from torchcaps.data import cifar
+from torchcaps.data.origin import unofficial
 from torchcaps.data.sources import CIFAR10, MNIST, SMALLNORB, SOURCES
 from torchcaps.data.types import DataError
 from torchcaps.data.verify import DIFFERS, MISSING, OFFICIAL, TOGETHER, verify
@@ -43,6 +44,19 @@ def test_each_way_to_be_wrong(tmp_path):
     assert rows["t10k-images-idx3-ubyte"] == OFFICIAL
     damage = f"damaged: {tmp_path / 't10k-labels-idx1-ubyte'}: byte 10: the file ends here"
     assert rows["t10k-labels-idx1-ubyte"].startswith(damage)
+
+
+def test_what_is_not_official(tmp_path):
+    for name, contents, end, new in (("mnist", idx_contents(), 1, b"\0"), ("smallnorb", norb_contents(), 4, b"\4")):
+        put(tmp_path / "official" / name, contents)
+        assert unofficial(name, tmp_path / "official") == ((), "")
+        put(tmp_path / "copy" / name, {file: changed(data, len(data) - end, new) for file, data in contents.items()})
+    assert unofficial("turntable") == ((), "")
+    files, note = unofficial("mnist", tmp_path / "copy")
+    assert (set(files), note) == (set(idx_contents()), "not the official files")
+    files, note = unofficial("smallnorb", tmp_path / "copy")
+    assert set(files) == {file for file in norb_contents() if "-info" not in file}  # which no error depends on
+    assert note == "JPEG copy"
 
 
 def test_files_that_do_not_belong_together(tmp_path):

@@ -97,7 +97,6 @@ def test_what_export_refuses(run: Path, tmp_path: Path) -> None:
     for folder, name, note, message in (
         (run, "a/b", "noise", "name is 'a/b', wanted one without folders"),
         (run, "", "noise", "name is ''"),
-        (run, "tiny", "", "train-images-idx3-ubyte, .* not the official files; say with --note"),
         (
             changed("run.json", data="/my/photos", root=None),
             "tiny",

@@ -7,6 +7,9 @@ import torch
 
 from torchcaps.data import Split, Splits
 from torchcaps.report.pictures import png
+from torchcaps.reproduce.budgets import BUDGETS
+from torchcaps.reproduce.cells import Experiments, Times
+from torchcaps.reproduce.record import recipe_values
 from torchcaps.reproduce.results import write_result
 from torchcaps.train import Recipe, recipe, run_folder
 from torchcaps.train.checkpoints import Interrupted
@@ -50,11 +53,18 @@ class Trainings:
         return [name for name, _ in self.calls]
 
 
-def put_result(folder: Path, name: str, error: float | None, *, picture: bool = False, **changes: Any) -> None:
+def recipe_json(name: str, budget: str = "short", **changes: Any) -> dict[str, Any]:
+    """The recipe that a job of a budget has, or else that of a name, with changes."""
+    jobs = Experiments(BUDGETS.get(budget, BUDGETS["short"])).jobs("all")
+    recipes = {job.name: job.recipe for job in jobs if not isinstance(job, Times)}
+    return {**recipe_values(recipes.get(name) or recipe("smallnorb-frem")), **changes}
+
+
+def result_values(name: str, error: float | None, budget: str = "short", **changes: Any) -> dict[str, Any]:
     """A result as a run leaves it."""
     values: dict[str, Any] = {
         "name": name,
-        "recipe": {key: value for key, value in recipe("smallnorb-frem").as_json().items() if key != "root"},
+        "recipe": recipe_json(name, budget),
         "seed": 0,
         "machine": "a small one, 2 cores",
         "data": {"title": "smallNORB (JPEG copy)", "set": "smallnorb", "train": 24300, "test": 24300},
@@ -70,6 +80,11 @@ def put_result(folder: Path, name: str, error: float | None, *, picture: bool = 
             "rows": [[10, 0.5, 0.9, 0.4], [20, 1.0, 0.5, 0.3]],
         },
     }
-    write_result(folder / f"{name}.json", {**values, **changes})
+    return {**values, **changes}
+
+
+def put_result(folder: Path, name: str, error: float | None, *, picture: bool = False, **changes: Any) -> None:
+    """The same in its file."""
+    write_result(folder / f"{name}.json", result_values(name, error, folder.name, **changes))
     if picture:
         (folder / f"{name}.png").write_bytes(png(torch.zeros(1, 4, 4)))

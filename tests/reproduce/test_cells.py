@@ -159,7 +159,8 @@ def test_ensemble_comes_behind_its_members() -> None:
     [ensemble] = [job for job in jobs if job.name == "cifar10-frem"]
     assert isinstance(ensemble, Ensemble)
     assert [run.recipe.seed for run in ensemble.members] == [0, 1, 2, 3, 4]
-    assert len({replace(run.recipe, name="", seed=0).rate for run in ensemble.members}) == 1
+    first, *others = [replace(run.recipe, name="", seed=0) for run in ensemble.members]
+    assert all(other == first for other in others)
     place = jobs.index(ensemble)
     assert jobs[place - 5 : place] == list(ensemble.members)
 
@@ -193,5 +194,15 @@ def test_only() -> None:
     full = Experiments(BUDGETS["full"]).jobs("table3")
     assert len(chosen(full, ["cifar10-frem"])) == 5 + 1
     assert [job.name for job in chosen(jobs, ["times", "variant"])] == ["times", "ablation-frms-2-0.1-variant"]
+    assert chosen(jobs, None) == jobs
     with pytest.raises(OptionError, match=r"--only imagenet: no run has that in its name; there are smallnorb-frms, "):
         chosen(jobs, ["imagenet"])
+
+
+def test_each_text_of_only_has_to_match() -> None:
+    jobs = Experiments(BUDGETS["short"]).jobs("all")
+    with pytest.raises(OptionError, match="--only imagenet mnits-frem: no run has that in its name"):
+        chosen(jobs, ["mnist-frem", "imagenet", "variant", "mnits-frem"])
+    for only in ([], [""], ["mnist-frem", " "]):
+        with pytest.raises(OptionError, match="--only wants names or parts of names; there are smallnorb-frms, "):
+            chosen(jobs, only)

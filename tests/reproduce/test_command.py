@@ -1,11 +1,13 @@
 """The command line, and which data a result is said to be of."""
 
+import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from data_files import idx_contents, norb_contents, put, small_source
-from reproduce.fakes import put_result
+from reproduce.fakes import put_result, recipe_json
 from torchcaps.cli import main
 from torchcaps.data.sources import MNIST, SMALLNORB, SOURCES
 from torchcaps.reproduce.origin import data_title
@@ -35,6 +37,34 @@ def test_only_without_a_run(capsys: Capture) -> None:
     assert "smallnorb-frms, smallnorb-frem, smallnorb-em, smallnorb-cnn, times" in err
 
 
+def test_only_with_nothing(capsys: Capture) -> None:
+    assert "--only wants names or parts of names; there are smallnorb-frms, " in complaint(capsys, "table1", "--only")
+
+
+@pytest.mark.parametrize("options", [["--list"], ["--again"], ["--only", "frem"], ["--only"]])
+def test_options_without_a_target(capsys: Capture, options: list[str]) -> None:
+    for report in ([], ["--report"]):
+        assert f"{options[0]} wants one of table1, table2, " in complaint(capsys, *report, *options)
+    assert not Path("docs").exists()
+
+
+def test_list_and_report(capsys: Capture) -> None:
+    assert "leave out --list, or --report" in complaint(capsys, "table1", "--list", "--report")
+
+
+def test_ctrl_c_between_two_runs(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def press_ctrl_c(*arguments: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("torchcaps.reproduce.queue.run_jobs", press_ctrl_c)
+    call = ["reproduce", "table3", "--budget", "quick", "--only", "mnist-cnn", "--root", "a b", "--again"]
+    call += ["--results", "r", "--runs", "s", "--report", "--output", "out"]
+    with pytest.raises(SystemExit) as exit_info:
+        main(call)
+    assert exit_info.value.code == 130
+    assert f"stopped by Ctrl-C; go on with: {shlex.join(['torchcaps', *call])}\n" in capsys.readouterr().out
+
+
 def test_missing_data(capsys: Capture) -> None:
     Path("empty").mkdir()
     err = complaint(capsys, "table3", "--only", "cifar10-frem", "--root", "empty")
@@ -44,7 +74,7 @@ def test_missing_data(capsys: Capture) -> None:
 
 def test_list(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
-    put_result(Path("results/short"), "smallnorb-em", 0.125)
+    put_result(Path("results/short"), "smallnorb-em", 0.125, recipe=recipe_json("smallnorb-em", rate=0.5))
     main(["reproduce", "table1", "--list"])
     lines = capsys.readouterr().out.replace("\N{NO-BREAK SPACE}", " ").splitlines()
     cells = {
@@ -52,7 +82,7 @@ def test_list(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     assert cells["smallnorb-frem"] == ["smallnorb", "hybrid64", "6", "2.2 %", "not run"]
     assert cells["smallnorb-em"][3] == "2.3 %"
-    assert cells["smallnorb-em"][4].startswith("done: 12.50 %; of another recipe: ")
+    assert cells["smallnorb-em"][4].startswith("done: 12.50 %; of another recipe: rate 0.5, now ")
     assert cells["times"][-1] == "not run"
     assert not Path("runs").exists()
 

@@ -12,12 +12,14 @@ from rich.console import Console
 from reproduce.fakes import Trainings
 from torchcaps.data import DataError
 from torchcaps.errors import UserError
-from torchcaps.reproduce.cells import Run
+from torchcaps.reproduce import queue
+from torchcaps.reproduce.cells import Ensemble, Job, Run
 from torchcaps.reproduce.queue import OtherRecipeError, run_jobs
 from torchcaps.reproduce.results import Places
 from torchcaps.reproduce.states import state_of
 from torchcaps.reproduce.trials import Trial
 from torchcaps.train.checkpoints import Interrupted
+from torchcaps.train.run_folder import RunFolderError, locked
 
 Make = Any
 
@@ -107,6 +109,72 @@ def test_another_recipe(make_run: Make, places: Places, console: Console, traini
     assert len(trainings.calls) == 3
 
 
+def test_fields_that_a_network_does_not_have(
+    make_run: Make, places: Places, console: Console, trainings: Trainings
+) -> None:
+    run_jobs([make_run("a")], places, console)
+    capsules = {"routing": "em", "iterations": 3, "transform_std": 2.0, "routing_options": {"bandwidth": 2.0}}
+    capsules |= {"residual": False, "class_shared": True, "class_coordinates": True, "reconstruction": 0.1}
+    run = make_run("a", checkpoint_every=7, routing_rate=4.0, **capsules)
+    assert state_of(run, places).differs == ()
+    other = make_run("a", model="hybrid32", loss="spread", **capsules)
+    assert {text.split()[0] for text in state_of(other, places).differs} == {"model", "loss", *capsules}
+
+
+def test_what_another_process_did_meanwhile(
+    make_run: Make, places: Places, console: Console, trainings: Trainings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, theirs = queue.run_job, [make_run("b"), make_run("c", rate=0.5)]
+
+    def with_another(job: Job, *arguments: Any) -> None:
+        original(job, *arguments)
+        while theirs:  # while the first one is run here
+            original(theirs.pop(), *arguments)
+
+    monkeypatch.setattr(queue, "run_job", with_another)
+    with pytest.raises(OtherRecipeError, match=r"c\.json: rate 0\.5, now 0\.001"):
+        run_jobs([make_run(name) for name in ("a", "b", "c", "d")], places, console)
+    assert trainings.names == ["a", "c", "b"]
+    assert "[2/4] short/b\nmeanwhile done: 25.00" in shown(console)
+
+
+def test_folder_in_which_another_process_trains_is_kept(
+    make_run: Make, places: Places, console: Console, trainings: Trainings
+) -> None:
+    run_jobs([make_run("a")], places, console)
+    before = sorted(Path("runs/short/a").rglob("*"))
+    with locked(Path("runs/short/a")), pytest.raises(RunFolderError, match="another process is training in runs/"):
+        run_jobs([make_run("a", rate=0.5)], places, console, again=True)
+    assert set(before) <= set(Path("runs/short/a").rglob("*"))
+    assert Path("results/short/a.json").is_file()
+    Path("runs/short/a/checkpoints").mkdir()
+    Path("runs/short/a/checkpoints/last.ckpt").touch()
+    run_jobs([make_run("a", rate=0.5)], places, console, again=True)
+    assert not Path("runs/short/a/checkpoints").exists()
+
+
+def ensemble_of(make_run: Make) -> Ensemble:
+    members = tuple(make_run(f"e-seed{seed}", seed=seed) for seed in (0, 1))
+    return Ensemble(place="short", name="e", members=members)
+
+
+@pytest.mark.parametrize("change", [{"test_error": 0.5}, {"started": "later"}])
+def test_ensemble_of_former_runs(
+    make_run: Make, places: Places, console: Console, trainings: Trainings, change: dict[str, Any]
+) -> None:
+    trainings.diverges = "e-seed0"  # then there is nothing to evaluate
+    ensemble = ensemble_of(make_run)
+    jobs = [*ensemble.members, ensemble]
+    run_jobs(jobs, places, console)
+    assert state_of(ensemble, places).kind == "done"
+    path = Path("results/short/e-seed1.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    assert state_of(ensemble, places).words == "not evaluated since e-seed1 ran again"
+    run_jobs(jobs, places, console)
+    assert state_of(ensemble, places).kind == "done"
+    assert json.loads(Path("results/short/e.json").read_text())["members"]["e-seed1"].items() >= change.items()
+
+
 def test_result_from_before_a_field_was_there(
     make_run: Make, places: Places, console: Console, trainings: Trainings
 ) -> None:
@@ -189,7 +257,7 @@ def test_trials_of_former_recipes_stay(places: Places, console: Console, trainin
 
 def test_damaged_result(make_run: Make, places: Places, console: Console, trainings: Trainings) -> None:
     Path("results/short").mkdir(parents=True)
-    for content in ("{", "[]", "{}"):
+    for content in ("{", "[]", "{}", '{"name": "a"}'):
         Path("results/short/a.json").write_text(content)
         with pytest.raises(UserError, match=r"a\.json .*remove it to make it again"):
             run_jobs([make_run("a")], places, console)

@@ -83,6 +83,24 @@ def test_ensemble_without_the_weights_of_its_members(folder: Path, tmp_path: Pat
         main(["reproduce", "table3", "--budget", "quick", "--only", "cifar10-frem", "--debug"])
 
 
+@pytest.mark.parametrize("change", ["recipe", "result"])
+def test_ensemble_takes_no_other_weights(folder: Path, tmp_path: Path, change: str) -> None:
+    for name in ("results", "runs"):
+        shutil.copytree(folder / name, tmp_path / name)
+    Path("results/quick/cifar10-frem.json").unlink()
+    run = Path("runs/reproduce/quick/cifar10-frem-seed1")
+    if change == "recipe":
+        values = json.loads((run / "run.json").read_text())
+        values["recipe"]["rate"] = 0.5
+        (run / "run.json").write_text(json.dumps(values))
+        words = r"weights of cifar10-frem-seed1: those in runs.* are of another recipe: rate 0\.5, now .*remove results"
+    else:
+        (run / "result.json").unlink()
+        words = r"weights of cifar10-frem-seed1: the training in runs.* did not come to its end; remove results"
+    with pytest.raises(UserError, match=words):
+        main(["reproduce", "table3", "--budget", "quick", "--only", "cifar10-frem", "--debug"])
+
+
 def test_trial(folder: Path) -> None:
     values = json.loads((folder / "results/quick/trial-plain.json").read_text())
     assert (values["test_error"], values["test_images"]) == (None, 0)

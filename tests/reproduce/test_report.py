@@ -1,21 +1,20 @@
 """The document, from results that were made by hand."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from report.test_page import Page
-from reproduce.fakes import put_result
+from reproduce.fakes import put_result, recipe_json, result_values
 from torchcaps.cli import main
-from torchcaps.reproduce.budgets import BUDGETS
-from torchcaps.reproduce.cells import Experiments
-from torchcaps.reproduce.claims import claims
-from torchcaps.reproduce.results import Result, read_results, write_result
+from torchcaps.reproduce.results import read_results, write_result
 from torchcaps.reproduce.trials import Trial
 
 SPACE, MINUS = "\N{NO-BREAK SPACE}", "\N{MINUS SIGN}"
 SHORT = Path("results/short")
+MODES = ("inference", "training")
 
 
 def report() -> str:
@@ -45,7 +44,7 @@ def test_nothing_was_run() -> None:
 
 def test_difference_and_what_it_is_of() -> None:
     put_result(SHORT, "smallnorb-frem", 0.181)
-    put_result(SHORT, "smallnorb-cnn", 0.1035, recipe={"model": "cnn64"}, epochs=1)
+    put_result(SHORT, "smallnorb-cnn", 0.1035, epochs=1)
     table = rows(chapter(report(), "Table 1"))
     assert ["FREM", "2.2 %", "18.10 %", "+15.90", "hybrid64, 6 epochs, seed 0, smallNORB (JPEG copy)"] in table
     assert ["CNN", "11.3 %", "10.35 %", "-0.95", "cnn64, 1 epoch, seed 0, smallNORB (JPEG copy)"] in table
@@ -73,7 +72,23 @@ def test_introduction() -> None:
     head = report().partition("\n## ")[0]
     for words in ("one seed", "a small one, 2 cores", "JPEG copy", "evaluated once", "torchcaps reproduce --report"):
         assert words in head
+    assert "\n1 run on a small one" in head
     assert "torchcaps reproduce table2 --budget short" in report()
+
+
+def test_introduction_to_trials_alone() -> None:
+    assert "None of them was yet.\n" in report()
+    for name in ("frem", "cnn"):
+        put_result(Path("results/trials"), name, None, failed=None, trial=trial())
+    head = report().partition("\n## ")[0]
+    assert "None of them was yet: there are only trials" in head
+    assert "\n2 trials on a small one" in head
+    assert "evaluated once" not in head
+    put_result(SHORT, "cifar10-em", 0.12, seeds=[0, 1, 2])
+    put_result(SHORT, "mnist-em", 0.12)
+    head = report().partition("\n## ")[0]
+    assert "evaluated once" in head
+    assert "\n1 run, 1 ensemble, 2 trials on a small one" in head
 
 
 def test_rehearsals_never_stand_beside_results() -> None:
@@ -96,10 +111,102 @@ def test_budgets_have_tables_of_their_own() -> None:
     put_result(Path("results/full"), "smallnorb-frem", 0.03, epochs=50)
     text = chapter(report(), "Table 1")
     short, _, full = text.partition("### Full budget")
+    assert "Made by `torchcaps reproduce table1 --budget short`." in short
+    assert "Made by `torchcaps reproduce table1 --budget full`." in full
+    assert "--budget full" not in short
     assert "18.10 %" in short
     assert "18.10 %" not in full
     assert "3.00 %" in full
     assert "3.00 %" in chapter(report(), "Table 2").partition("### Full budget")[2]  # the same run
+
+
+def test_results_of_other_recipes_are_marked() -> None:
+    put_result(SHORT, "smallnorb-frem", 0.1, recipe=recipe_json("smallnorb-frem", rate=0.5), picture=True)
+    put_result(SHORT, "smallnorb-cnn", 0.1, recipe=recipe_json("smallnorb-cnn", iterations=9, checkpoint_every=7))
+    put_result(SHORT, "cifar10-cnn", 0.12, seeds=[0, 1])
+    put_result(SHORT, "ablation-em-2-0.1", 0.2, recipe=recipe_json("ablation-em-2-0.1", residual=False))
+    text = report()
+    of = {row[0]: row[-1] for row in rows(chapter(text, "Table 1"))[:5]}
+    assert of["FREM"].endswith(f"; of another recipe: rate 0.5, now {recipe_json('smallnorb-frem')['rate']}")
+    assert "another" not in of["CNN"]  # which has no capsules
+    assert "; of another recipe: seeds [0, 1], now [0] |" in chapter(text, "Table 3")
+    assert "Of another recipe: smallNORB, FREM." in chapter(text, "Reconstructions")
+    assert "Of another recipe: spread, EM." in chapter(text, "Losses")
+    assert "cannot tell: of another recipe for EM with spread loss" in chapter(text, "Side claims")
+    assert "Of another recipe: smallNORB, FREM." in Page(Path("docs/results.html").read_text()).words()
+
+
+def test_ensemble_of_former_runs_is_marked() -> None:
+    folder = Path("results/full")
+    names = [f"cifar10-em-seed{seed}" for seed in range(5)]
+    for seed, name in enumerate(names):
+        put_result(folder, name, 0.2, seed=seed, started="then")
+    members = {name: {"test_error": 0.2, "started": "then"} for name in names}
+    put_result(folder, "cifar10-em", 0.12, seeds=[0, 1, 2, 3, 4], members=members)
+    assert "ran again" not in report()
+    put_result(folder, names[3], 0.2, seed=3, started="now")
+    assert "; from before cifar10-em-seed3 ran again |" in chapter(report(), "Table 3")
+
+
+def test_epoch_of_a_failure() -> None:
+    put_result(SHORT, "smallnorb-frem", None)
+    put_result(SHORT, "smallnorb-em", None, curves={"columns": ["step", "epoch", "output_loss"], "rows": []})
+    of = {row[0]: row[-1] for row in rows(chapter(report(), "Table 1"))[:5]}
+    assert of["FREM"].startswith("hybrid64, failed at epoch 1 of 6, seed 0")
+    assert of["EM"].startswith("hybrid64, failed at epoch 0 of 6, seed 0")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("short/mnist-em.json", '{"name": "mnist-em"}'),
+        ("short/mnist-em.json", '{"name": "mnist-em", "recipe": 3, "test_error": 1, "failed": null}'),
+        ("trials/a.json", "[]"),
+        ("trials/a.json", "{"),
+        ("short/times.json", "[]"),
+        ("short/times.json", '{"name": "times"}'),
+        ("short/times.json", '{"machine": {}, "batch": 3, "backends": [], "seconds": {"cnn/inference": []}}'),
+    ],
+)
+def test_damaged_files(capsys: pytest.CaptureFixture[str], name: str, content: str) -> None:
+    path = Path("results") / name
+    path.parent.mkdir(parents=True)
+    path.write_text(content)
+    err = complaint(capsys)
+    assert f"{path} cannot be read: " in err
+    assert "; restore the file, or remove it to make it again" in err
+
+
+@pytest.mark.parametrize("key", ["recipe", "data", "epochs", "machine", "test_images", "seconds", "seed", "test_error"])
+def test_incomplete_results(capsys: pytest.CaptureFixture[str], key: str) -> None:
+    values = {name: value for name, value in result_values("mnist-em", 0.1).items() if name != key}
+    write_result(SHORT / "mnist-em.json", values)
+    assert f"mnist-em.json cannot be read: '{key}' is missing; restore the file" in complaint(capsys)
+
+
+def test_notes_that_are_not_text(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("docs").mkdir()
+    Path("docs/results-notes.md").write_bytes("Müll".encode("latin-1"))
+    err = complaint(capsys)
+    assert "docs/results-notes.md cannot be read: 'utf-8' codec" in err
+    assert "save it as text in UTF-8" in err
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as exit_info:
+        main(["reproduce", "--report", "--output", "docs"])
+    assert exit_info.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_pictures_of_former_results_are_removed() -> None:
+    put_result(SHORT, "smallnorb-frem", 0.181, picture=True)
+    put_result(SHORT, "mnist-frem", 0.181, picture=True)
+    report()
+    Path("docs/images/bench.png").touch()
+    (SHORT / "smallnorb-frem.json").unlink()
+    report()
+    assert sorted(path.name for path in Path("docs/images").iterdir()) == ["bench.png", "results-short-mnist-frem.png"]
 
 
 def test_same_results_same_bytes() -> None:
@@ -143,6 +250,12 @@ def test_page_is_well_formed_and_needs_nothing_else() -> None:
     assert len(page.all("img")) == 1
     assert len(page.all("svg")) == 4
     assert not page.all("script")
+    assert not re.search(r"<(h\d|p|th|figcaption)\b[^>]*></", Path("docs/results.html").read_text())
+    assert all(image["alt"] for image in page.all("img"))
+    assert all(box["aria-label"] for box in page.all("div", "scroll"))
+    assert "### Loss curves\n\n![Loss curves: Output loss, spread loss, " in text
+    assert "### \n" not in text
+    assert "![:" not in text
     assert {"strong", "code", "li"} <= {name for name, _ in page.elements}
     assert "18.10" in page.words()
     for part in text.split("\n\n"):
@@ -165,10 +278,25 @@ def test_trials_in_the_order_of_the_list(monkeypatch: pytest.MonkeyPatch) -> Non
     put_result(folder, "a-former-one", None, failed=None, trial=trial(group="gone"))
     table = rows(chapter(report(), "What was tried"))[1:]
     assert [row[1] for row in table] == ["plain", "without", "decay", "a-former-one"]
-    assert table[0][2] == "smallnorb-frem-quick: nothing"
-    assert table[1][4:7] == ["\N{EN DASH}", "\N{EN DASH}", "failed: not finite"]
-    changed = ["weights", "decay", "smallnorb-frem-quick: rate 0.002", "why?"]
-    assert table[2] == [*changed, "12.50 %", "30.00 %", "40.00 %", "6", "1 min 15 s"]
+    assert table[1][4:8] == ["\N{EN DASH}", "\N{EN DASH}", "failed: not finite", "failed at epoch 1 of 6"]
+    assert table[2][3:] == ["why?", "12.50 %", "30.00 %", "40.00 %", "6", "1 min 15 s"]
+
+
+def test_trials_say_what_was_run_whatever_the_list_says_now() -> None:
+    folder, same = Path("results/trials"), {"failed": None, "trial": trial(group="start")}
+    cnn = {"model": "cnn32", "loss": "cross-entropy", "rate": 0.002, "iterations": 1, "checkpoint_every": 7}
+    put_result(folder, "frem", None, recipe=recipe_json("frem", transform_std=0.3, rate=0.006), **same)
+    put_result(folder, "cnn", None, recipe=recipe_json("frem", **cnn), **same)
+    put_result(folder, "other", None, recipe=recipe_json("frem", rate=0.006, transform_std=2, seed=1, old=3), **same)
+    text = chapter(report(), "What was tried")
+    assert [row[2] for row in rows(text)[1:]] == [
+        "nothing",
+        "model cnn32, loss cross-entropy, rate 0.002",
+        "transform_std 2, seed 1, old 3",
+    ]
+    assert "against frem, which has data smallnorb, " in text
+    assert "routing frem, iterations 2, transform_std 0.3, routing_options none, " in text
+    assert "checkpoint_every" not in text
 
 
 def test_times_as_ratios() -> None:
@@ -182,50 +310,3 @@ def test_times_as_ratios() -> None:
     assert ["FREM", "3.7", "2.25 (2.12 to 2.38, 2 rounds)", "450 (400)"] in [row[:4] for row in table]
     assert ["CNN", "1.0", "1", "200 (200)"] in [row[:4] for row in table]
     assert "times" not in read_results(SHORT)
-
-
-MODES = ("inference", "training")
-
-
-def verdicts(**errors: float | None) -> list[str]:
-    """Of all claims, from the errors of runs by name (with dashes and dots as underscores)."""
-    found = {}
-    runs = Experiments(BUDGETS["short"])
-    for cell in runs.cells("claims"):
-        key = cell.job.name.removeprefix("ablation-").replace("-", "_").replace(".", "_")
-        if key in errors:
-            found[cell.job.name] = Result({"name": cell.job.name, "test_error": errors[key], "test_images": 10000})
-    return [claim.verdict(found) for claim in claims(runs)]
-
-
-def test_claims_that_were_not_run() -> None:
-    assert verdicts() == ["not run"] * 6
-
-
-def test_one_iteration() -> None:
-    assert verdicts(frms_1_0_1=0.7, frem_1_0_1=0.61, em_1_0_1=None)[0] == "holds"
-    assert verdicts(frms_1_0_1=0.3, frem_1_0_1=0.6, em_1_0_1=0.2)[0] == "does not hold"
-    mixed = verdicts(frms_1_0_1=0.7, frem_1_0_1=0.2)[0]
-    assert mixed == "holds for FRMS; does not hold for FREM; not run for EM"
-
-
-@pytest.mark.parametrize(
-    ("three", "verdict"),
-    [(0.3, "holds"), (0.1, "does not hold"), (0.2, "too close to call"), (0.205, "too close to call"), (None, "holds")],
-)
-def test_three_iterations(three: float | None, verdict: str) -> None:
-    errors = {f"{method}_3_0_1": three for method in ("frms", "frem", "em")}
-    errors |= {f"{method}_2_0_1": 0.2 for method in ("frms", "frem", "em")}
-    assert verdicts(**errors)[1] == verdict
-
-
-def test_losses() -> None:
-    errors = {f"{method}_2_0_1": 0.2 for method in ("frms", "frem", "em")}
-    margin = {"frms_2_0_1_margin": 0.8, "frem_2_0_1_margin": 0.2, "em_2_0_1_margin": 0.7}
-    assert verdicts(**errors, **margin)[3] == "holds"
-    assert "does not hold for EM with margin loss" in verdicts(**errors, **{**margin, "em_2_0_1_margin": 0.2})[3]
-
-
-def test_variant_and_residual() -> None:
-    assert verdicts(frms_2_0_1_variant=0.75)[4] == "holds"
-    assert verdicts(frem_2_0_1=0.2, frem_2_0_1_no_residual=0.5)[5] == "holds"

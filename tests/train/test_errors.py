@@ -14,6 +14,7 @@ from PIL import Image
 from torchcaps.cli import main
 from torchcaps.errors import UserError
 from torchcaps.train import Recipe, train
+from torchcaps.train.run_folder import create
 from train.tiny_runs import interrupted, tiny_fields
 
 Capture = pytest.CaptureFixture[str]
@@ -155,6 +156,13 @@ def test_output_that_is_not_empty(capsys: Capture, images: Path) -> None:
     assert "run is there already and not empty" in err
     assert "--resume run" in err
     assert [path.name for path in Path("run").iterdir()] == ["thesis.txt"]
+
+
+def test_output_in_which_a_run_was_killed_before_it_began() -> None:
+    Path("run").mkdir()
+    Path("run/.lock").touch()
+    Path("run/.run.json.1a2b3c4d.part").touch()
+    assert create(Recipe(), Path("run")) == Path("run")
 
 
 @pytest.mark.parametrize("output", ["file", "file/run"])

@@ -14,8 +14,7 @@ from tyro.conf import Positional
 
 from torchcaps.classifier import evaluate, load, save
 from torchcaps.classifier.files import CARD, WEIGHTS
-from torchcaps.data.sources import SOURCES
-from torchcaps.data.verify import DIFFERS, verify
+from torchcaps.data.origin import unofficial
 from torchcaps.data.writing import whole_file
 from torchcaps.errors import OptionError, UserError
 from torchcaps.pretrained.card import PICTURES, Export, index, model_card
@@ -24,7 +23,6 @@ from torchcaps.pretrained.shipped import MANIFEST, ROOT, read_manifest, sha256
 from torchcaps.report.numbers import percent
 from torchcaps.report.run import read_run
 from torchcaps.train.assemble import load_data
-from torchcaps.train.recipe import Recipe
 from torchcaps.train.run_folder import read_recipe, write_json
 
 README, PREDICTIONS = "README.md", "predictions.json"
@@ -35,7 +33,7 @@ def export(run: Path, name: str, *, root: Path | None = None, note: str = "", ou
     """Write weights, card and fixed predictions into ``output/name``, then its entry in the manifest.
 
     ``root`` is where the test images are, by default where they were in training; ``note`` is what has to be said of
-    the data and its files do not tell.
+    the data, by default that its files are not the official ones.
     """
     if not name or Path(name).name != name:
         raise OptionError(f"name is {name!r}, wanted one without folders: the data set's, as in mnist")
@@ -54,9 +52,8 @@ def export(run: Path, name: str, *, root: Path | None = None, note: str = "", ou
             f"{run} was evaluated on {about.result['test_images']} test images, there are {len(test)}: "
             "wanted a run with a test error, and --root with the data that it had"
         )
-    unofficial = unofficial_files(recipe)
-    if unofficial and not note:
-        raise OptionError(f"{', '.join(unofficial)}: not the official files; say with --note what they are")
+    origin = unofficial(recipe.data, recipe.root)
+    note = note or origin.note
     classifier = load(run)
     check_half(classifier.network.state_dict())
     classifier.card = {"recipe": {**recipe.as_json(), "root": None}, "result": about.result}  # no folders of ours
@@ -72,7 +69,7 @@ def export(run: Path, name: str, *, root: Path | None = None, note: str = "", ou
             run=about.card,
             result=about.result,
             note=note,
-            unofficial=unofficial,
+            unofficial=origin.files,
             wrong=evaluate([shipped], test).wrong,
             size=weights.stat().st_size,
         )
@@ -99,12 +96,6 @@ def check_half(weights: dict[str, Tensor]) -> None:
         nonzero += int((value != 0).sum())
     if lost > MOST_LOST * nonzero:
         raise UserError(f"{lost:,} of {nonzero:,} weights would be zero in half precision")
-
-
-def unofficial_files(recipe: Recipe) -> tuple[str, ...]:
-    """Those of the data's files that were not published like this."""
-    rows = verify(recipe.data, recipe.root) if recipe.data in SOURCES else []
-    return tuple(file for file, status in rows if status == DIFFERS)
 
 
 def add_to_manifest(made: Export, output: Path) -> None:
@@ -135,7 +126,8 @@ def main(
         run: The run's folder.
         name: What it will be called: the data set's name.
         root: Where the data set's files are; default: where they were in training.
-        note: What has to be said of the data wherever the error is given, as in "JPEG copy".
+        note: What has to be said of the data wherever the error is given; default: "JPEG copy" and the like, where its
+            files are not the official ones.
         output: Folder that gets a folder of that name; default: this package's.
     """
     made = export(run, name, root=root, note=note, output=output)

@@ -15,7 +15,7 @@ from torchcaps.train.recipe import Recipe
 
 Target = Literal["table1", "table2", "table3", "losses", "reconstructions", "claims", "trials", "all"]
 TARGETS: tuple[Target, ...] = get_args(Target)
-TRIALS_PLACE = "trials"
+TRIALS_PLACE, TIMES = "trials", "times"
 LABELS = {method: routing_method(method).label for method in paper.TABLE2} | {"cnn": "CNN"}
 TITLES = {name: source.title for name, source in SOURCES.items()}
 
@@ -50,7 +50,7 @@ class Times:
 
     place: str
     plan: Plan
-    name: str = "times"
+    name: str = TIMES
 
 
 Job = Run | Ensemble | Times

@@ -1,14 +1,16 @@
 """What the document says of each target."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from torchcaps.report.numbers import count
 from torchcaps.reproduce.budgets import BUDGETS
-from torchcaps.reproduce.cells import TRIALS_PLACE, Experiments, Target
+from torchcaps.reproduce.cells import TIMES, TRIALS_PLACE, Experiments, Target
 from torchcaps.reproduce.claims import claims_table
-from torchcaps.reproduce.document import Chapter, Document, Part
+from torchcaps.reproduce.document import Chapter, Document, Made, Part
 from torchcaps.reproduce.figures import Gallery, LossCurves
-from torchcaps.reproduce.results import Result, read_results, read_values
+from torchcaps.reproduce.results import Result, read_results, read_values, usable
 from torchcaps.reproduce.tables import error_table, times_table, trials_table
 
 NOTES = "results-notes.md"
@@ -21,8 +23,14 @@ TABLES: dict[Target, tuple[str, list[str]]] = {
 }
 
 
-def make_document(results: Path, notes: Path) -> Document:
-    """Everything that is in the results' folder, with what stands in the notes."""
+Chosen = Mapping[str, Mapping[str, Result]]  # budget -> the results by name
+
+
+def make_document(results: Path, notes: Path, root: Path | None = None) -> Document:
+    """Everything that is in the results' folder, with what stands in the notes.
+
+    ``root`` is where the data sets are: on it depends which of them a rehearsal takes.
+    """
     by_budget = {budget: read_results(results / budget) for budget in BUDGETS}
     trials = read_results(results / TRIALS_PLACE)
     rehearsal = bool(by_budget["quick"]) and not (by_budget["short"] or by_budget["full"] or trials)
@@ -31,43 +39,58 @@ def make_document(results: Path, notes: Path) -> Document:
     trials = by_budget["quick"] if rehearsal else trials
     everything = [result for found in chosen.values() for result in found.values()]
     everything += [] if rehearsal else trials.values()
-    prose = notes.read_text(encoding="utf-8").strip() if notes.is_file() and not rehearsal else ""
+    prose = "" if rehearsal else read_notes(notes)
     learned = [Chapter(identifier="learned", title="What we learned", prose=prose)] if prose else []
+    chapters = Chapters(chosen, results, root)
     return Document(
         title=REHEARSAL if rehearsal else "Results",
         introduction=introduction(everything, rehearsal),
         chapters=[
             *learned,
-            *(table_chapter(target, chosen, results) for target in TABLES),
-            losses_chapter(chosen),
-            reconstructions_chapter(chosen),
-            claims_chapter(chosen),
+            *(chapters.table(target) for target in TABLES),
+            chapters.losses(),
+            chapters.reconstructions(),
+            chapters.claims(),
             Chapter(
                 identifier="trials",
                 title="What was tried",
                 text="Settings were chosen by the error on validation images, which are of objects that are not in "
-                "training where the set knows them. The test split was not evaluated. Made by",
-                command="torchcaps reproduce trials",
-                parts=[trials_table(trials)],
+                "training where the set knows them. The test split was not evaluated.",
+                made=[Made("torchcaps reproduce trials", [trials_table(trials)])],
             ),
         ],
     )
 
 
+def read_notes(path: Path) -> str:
+    """What was written by hand, where there is something."""
+    if not path.is_file():
+        return ""
+    with usable(path, "save it as text in UTF-8"):
+        return path.read_text(encoding="utf-8").strip()
+
+
 def introduction(results: list[Result], rehearsal: bool) -> list[str]:
     """What must be known of all numbers."""
-    machines = sorted({str(result.values["machine"]) for result in results})
-    data = sorted({result.data for result in results})
+    trials = [result for result in results if result.trial is not None]
+    ensembles = [result for result in results if result.is_ensemble]
+    runs = len(results) - len(trials) - len(ensembles)
     if rehearsal:
         first = "These runs have few images and few steps, to see that everything works from end to end."
-    else:
+    elif len(results) > len(trials):
         first = (
             "The paper's tables and figures, run again. Settings were chosen beforehand, on validation images; then "
             "each run was trained on the whole training split, and the test split was evaluated once, at its end. "
             "One run, one seed for each number, but for ensembles: what another seed would change is not known. "
             "Differences are ours less the paper's, in percentage points."
         )
-    found = f"{count(len(results), 'result')} on {', '.join(machines)}; data: {', '.join(data)}." if results else ""
+    else:
+        first = "The paper's tables and figures, to be run again. None of them was yet"
+        first += ": there are only trials, whose errors are those on validation images." if trials else "."
+    numbers = {"run": runs, "ensemble": len(ensembles), "trial": len(trials)}
+    counted = ", ".join(count(number, thing) for thing, number in numbers.items() if number)
+    machines, data = sorted({result.machine for result in results}), sorted({result.data for result in results})
+    found = f"{counted} on {', '.join(machines)}; data: {', '.join(data)}." if results else ""
     made = "Made by `torchcaps reproduce --report` from the files in `results/`; no number here was typed by hand."
     copy = ""
     if any("JPEG copy" in title for title in data):
@@ -75,54 +98,59 @@ def introduction(results: list[Result], rehearsal: bool) -> list[str]:
     return [text for text in (first, " ".join(filter(None, [found, copy])), made) if text]
 
 
-def table_chapter(target: Target, chosen: dict[str, dict[str, Result]], results: Path) -> Chapter:
-    """A table of errors for each budget; of table 1 also the times."""
-    title, heads = TABLES[target]
-    parts = []
-    for budget, found in chosen.items():
-        parts.append(error_table(BUDGET_TITLES[budget], heads, Experiments(BUDGETS[budget]).cells(target), found))
-        if target == "table1":
-            parts.append(times_table(read_values(results / budget / "times.json")))
-    return Chapter(identifier=target, title=title, text="Made by", command=command(target, chosen), parts=parts)
+@dataclass(frozen=True)
+class Chapters:
+    """Those of the paper, each with tables and figures for each budget."""
 
+    chosen: Chosen
+    results: Path
+    root: Path | None
 
-def losses_chapter(chosen: dict[str, dict[str, Result]]) -> Chapter:
-    parts: list[Part] = []
-    for budget, found in chosen.items():
-        cells = Experiments(BUDGETS[budget]).cells("losses")
-        parts += [
-            error_table(BUDGET_TITLES[budget], ["loss", "method"], cells, found),
-            LossCurves("", f"results-losses-{budget}", cells, found),
-        ]
-    text = "Training with the spread loss and with the margin loss, as the paper's figure has it. Made by"
-    return Chapter(identifier="losses", title="Losses", text=text, command=command("losses", chosen), parts=parts)
+    def made(self, target: Target, parts: Callable[[str, Experiments], list[Part]]) -> list[Made]:
+        """What ``parts`` makes of each budget, with the command for it."""
+        runs = {budget: Experiments(BUDGETS[budget], self.root) for budget in self.chosen}
+        return [Made(f"torchcaps reproduce {target} --budget {budget}", parts(budget, runs[budget])) for budget in runs]
 
+    def table(self, target: Target) -> Chapter:
+        """The errors; of table 1 also the times."""
+        title, heads = TABLES[target]
 
-def reconstructions_chapter(chosen: dict[str, dict[str, Result]]) -> Chapter:
-    parts = [
-        Gallery(
-            BUDGET_TITLES[budget], f"results-{budget}", Experiments(BUDGETS[budget]).cells("reconstructions"), found
+        def parts(budget: str, runs: Experiments) -> list[Part]:
+            table = error_table(BUDGET_TITLES[budget], heads, runs.cells(target), self.chosen[budget])
+            return [table, self.times(budget)] if target == "table1" else [table]
+
+        return Chapter(identifier=target, title=title, made=self.made(target, parts))
+
+    def times(self, budget: str) -> Part:
+        path = self.results / budget / f"{TIMES}.json"
+        values = read_values(path)
+        with usable(path):
+            return times_table(values)
+
+    def losses(self) -> Chapter:
+        def parts(budget: str, runs: Experiments) -> list[Part]:
+            cells, found = runs.cells("losses"), self.chosen[budget]
+            table = error_table(BUDGET_TITLES[budget], ["loss", "method"], cells, found)
+            return [table, LossCurves(f"results-losses-{budget}", cells, found)]
+
+        text = "Training with the spread loss and with the margin loss, as the paper's figure has it."
+        return Chapter(identifier="losses", title="Losses", text=text, made=self.made("losses", parts))
+
+    def reconstructions(self) -> Chapter:
+        def parts(budget: str, runs: Experiments) -> list[Part]:
+            cells = runs.cells("reconstructions")
+            return [Gallery(BUDGET_TITLES[budget], f"results-{budget}", cells, self.chosen[budget])]
+
+        return Chapter(
+            identifier="reconstructions",
+            title="Reconstructions",
+            text="One test image of each class above what the decoder makes of the capsule that won: the middle one of "
+            "the class's images, for all methods the same.",
+            made=self.made("reconstructions", parts),
         )
-        for budget, found in chosen.items()
-    ]
-    return Chapter(
-        identifier="reconstructions",
-        title="Reconstructions",
-        text="One test image of each class above what the decoder makes of the capsule that won: the middle one of the "
-        "class's images, for all methods the same. Made by",
-        command=command("reconstructions", chosen),
-        parts=parts,
-    )
 
+    def claims(self) -> Chapter:
+        def parts(budget: str, runs: Experiments) -> list[Part]:
+            return [claims_table(runs, self.chosen[budget], BUDGET_TITLES[budget])]
 
-def claims_chapter(chosen: dict[str, dict[str, Result]]) -> Chapter:
-    parts = [
-        claims_table(Experiments(BUDGETS[budget]), found, BUDGET_TITLES[budget]) for budget, found in chosen.items()
-    ]
-    title = "Side claims"
-    return Chapter(identifier="claims", title=title, text="Made by", command=command("claims", chosen), parts=parts)
-
-
-def command(target: str, chosen: dict[str, dict[str, Result]]) -> str:
-    """What makes a chapter's numbers."""
-    return f"torchcaps reproduce {target} --budget {'|'.join(chosen)}"
+        return Chapter(identifier="claims", title="Side claims", made=self.made("claims", parts))

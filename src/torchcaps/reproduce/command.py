@@ -18,7 +18,7 @@ from torchcaps.reproduce.results import Places
 def reproduce(
     target: Positional[Target | None] = None,
     budget: BudgetName = "short",
-    only: tuple[str, ...] = (),
+    only: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="TEXT [TEXT ...]")] = None,
     root: Path | None = None,
     results: Path = Path("results"),
     runs: Path = Path("runs/reproduce"),
@@ -43,8 +43,7 @@ def reproduce(
         report: Write results.md and results.html from what is in the results' folder.
         output: Where the report goes.
     """
-    if target is None and not report:
-        raise OptionError(f"torchcaps reproduce wants one of {', '.join(TARGETS)}, or --report")
+    refuse_what_would_be_ignored(target, only, list_runs, again, report)
     places, console = Places(results, runs), Console()
     if target is not None:
         experiments = Experiments(BUDGETS[budget], root)
@@ -56,28 +55,43 @@ def reproduce(
             return
         words = ["torchcaps", "reproduce", target, "--budget", budget, *(["--only", *only] if only else [])]
         words += [*(["--root", str(root)] if root else []), *(["--again"] if again else [])]
-        go_on = shlex.join([*words, "--results", str(results), "--runs", str(runs)])
+        words += ["--results", str(results), "--runs", str(runs)]
+        go_on = shlex.join([*words, *(["--report", "--output", str(output)] if report else [])])
         run_or_stop(jobs, places, console, again, go_on)
     if report:
         from torchcaps.reproduce.chapters import NOTES, make_document
         from torchcaps.reproduce.document import write_document
 
-        for path in write_document(make_document(results, output / NOTES), output):
+        for path in write_document(make_document(results, output / NOTES, root), output):
             console.print(f"written: {path}", highlight=False, markup=False, soft_wrap=True)
 
 
-def chosen(jobs: Sequence[Job], only: Sequence[str]) -> list[Job]:
+def refuse_what_would_be_ignored(
+    target: Target | None, only: Sequence[str] | None, list_runs: bool, again: bool, report: bool
+) -> None:
+    """Raise where options do not go together."""
+    given = {"--only": only is not None, "--list": list_runs, "--again": again}
+    named = [name for name, is_given in given.items() if is_given]
+    if target is None and (named or not report):
+        wanted = f"{' '.join(named)} wants" if named else "torchcaps reproduce wants"
+        raise OptionError(f"{wanted} one of {', '.join(TARGETS)}{'' if named else ', or --report'}")
+    if list_runs and report:
+        raise OptionError("--list runs nothing and writes nothing: leave out --list, or --report")
+
+
+def chosen(jobs: Sequence[Job], only: Sequence[str] | None) -> list[Job]:
     """The jobs with one of the names, and the runs of an ensemble; a text that is no name is a part of names."""
+    if only is None:
+        return list(jobs)
     names = [job.name for job in jobs]
-
-    def is_meant(name: str) -> bool:
-        return not only or any(text == name if text in names else text in name for text in only)
-
-    members = [run for job in jobs if isinstance(job, Ensemble) and is_meant(job.name) for run in job.members]
-    kept = [job for job in jobs if is_meant(job.name) or job in members]
-    if not kept:
-        raise OptionError(f"--only {' '.join(only)}: no run has that in its name; there are {', '.join(names)}")
-    return kept
+    if not only or not all(text.strip() for text in only):
+        raise OptionError(f"--only wants names or parts of names; there are {', '.join(names)}")
+    meant = {text: [name for name in names if (text == name if text in names else text in name)] for text in only}
+    if missed := [text for text, found in meant.items() if not found]:
+        raise OptionError(f"--only {' '.join(missed)}: no run has that in its name; there are {', '.join(names)}")
+    kept = {name for found in meant.values() for name in found}
+    kept |= {run.name for job in jobs if isinstance(job, Ensemble) and job.name in kept for run in job.members}
+    return [job for job in jobs if job.name in kept]
 
 
 def run_or_stop(jobs: list[Job], places: Places, console: Console, again: bool, go_on: str) -> None:
@@ -93,3 +107,6 @@ def run_or_stop(jobs: list[Job], places: Places, console: Console, again: bool, 
     except Interrupted as interrupted:
         print(f"\n{interrupted}; go on with: {go_on}")
         raise SystemExit(interrupted.exit_code) from None
+    except KeyboardInterrupt:  # between two runs, or while data is loaded or a run evaluated
+        print(f"\nstopped by Ctrl-C; go on with: {go_on}")
+        raise SystemExit(130) from None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from torchcaps.data.writing import whole_file
-from torchcaps.report.markup import Html, Section, lead, section, tag
+from torchcaps.report.markup import Html, Section, join, lead, section, tag
 from torchcaps.report.page import whole_page
 from torchcaps.report.tables import Table
 from torchcaps.reproduce.figures import IMAGES, Gallery, LossCurves
@@ -14,28 +14,38 @@ NAME = "results"
 Part = Table | LossCurves | Gallery
 
 
+@dataclass(frozen=True)
+class Made:
+    """Tables and figures, and the command that makes their numbers."""
+
+    command: str
+    parts: Sequence[Part]
+
+    def as_markdown(self) -> str:
+        blocks = [f"### {part.title}\n\n{part.as_markdown()}" for part in self.parts]
+        return "\n\n".join([*blocks, f"Made by `{self.command}`."])
+
+    def as_html(self) -> Html:
+        return join([*(part.as_html() for part in self.parts), lead("Made by ", tag("code", self.command), ".")])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Chapter:
-    """A part of the document: what it shows, the command that makes it, and the tables and figures."""
+    """A part of the document: what it shows, and that for each budget."""
 
     identifier: str
     title: str
     text: str = ""
-    command: str = ""
-    parts: Sequence[Part] = ()
+    made: Sequence[Made] = ()
     prose: str = ""  # markdown that was written by hand
 
     def as_markdown(self) -> str:
-        made = f"`{self.command}`" if self.command else ""
-        blocks = [f"## {self.title}", " ".join(filter(None, [self.text, made])), self.prose]
-        for part in self.parts:
-            blocks += [f"### {part.title}" if part.title else "", part.as_markdown()]
+        blocks = [f"## {self.title}", self.text, self.prose, *(made.as_markdown() for made in self.made)]
         return "\n\n".join(filter(None, blocks))
 
     def as_section(self) -> Section:
-        made = [" ", tag("code", self.command)] if self.command else []
-        body = [lead(self.text, *made) if self.text or made else Html(), prose_html(self.prose)]
-        return section(self.identifier, self.title, *body, *(part.as_html() for part in self.parts))
+        body = [lead(self.text) if self.text else Html(), prose_html(self.prose)]
+        return section(self.identifier, self.title, *body, *(made.as_html() for made in self.made))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +64,8 @@ class Document:
 
     def files(self) -> dict[str, bytes]:
         """The pictures that the markdown points to."""
-        figures = [part for chapter in self.chapters for part in chapter.parts if not isinstance(part, Table)]
+        parts = [part for chapter in self.chapters for made in chapter.made for part in made.parts]
+        figures = [part for part in parts if not isinstance(part, Table)]
         return {name: content for figure in figures for name, content in figure.files().items()}
 
 
@@ -69,10 +80,13 @@ def prose_html(text: str) -> Html:
 
 
 def write_document(document: Document, output: Path) -> list[Path]:
-    """Write both files, and the pictures before them; returns their paths."""
+    """Write both files, and the pictures before them, and remove those of former results; returns the new paths."""
     contents = {f"{IMAGES}/{name}": content for name, content in document.files().items()}
     contents |= {f"{NAME}.md": document.as_markdown().encode(), f"{NAME}.html": document.as_html().encode()}
     for name, content in contents.items():
         with whole_file(output / name) as file:
             file.write(content)
+    for path in (output / IMAGES).glob(f"{NAME}-*.png"):
+        if f"{IMAGES}/{path.name}" not in contents:
+            path.unlink()
     return [output / name for name in contents]

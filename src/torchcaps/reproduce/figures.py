@@ -11,24 +11,32 @@ from torchcaps.report.charts import Series, line_chart
 from torchcaps.report.markup import Html, join, scroll_box, tag
 from torchcaps.report.pictures import png_uri
 from torchcaps.reproduce.cells import LABELS, Cell
-from torchcaps.reproduce.results import Result
+from torchcaps.reproduce.results import Point, Result
+from torchcaps.reproduce.states import differences_of
 from torchcaps.reproduce.tables import NOT_RUN
 
 IMAGES = "images"  # the folder beside the markdown file
 COLUMNS = {"output_loss": "Output loss", "reconstruction_loss": "Reconstruction loss"}
 STYLES = dict(zip(("FRMS", "FREM", "EM"), "abc", strict=True))  # the style sheet's colours
 COLORS = {LABELS[method]: color for method, color in METHOD_COLORS.items()}
-Point = tuple[float, float]
+
+
+def warning(cells: list[Cell], results: Mapping[str, Result]) -> str:
+    """Which of a figure's results are of other recipes than they should be; the tables say how."""
+    found = [(cell, results[cell.job.name]) for cell in cells if cell.job.name in results]
+    names = [", ".join(cell.labels) for cell, result in found if differences_of(cell.job, result)]
+    return f"Of another recipe: {'; '.join(names)}." if names else ""
 
 
 @dataclass(frozen=True)
 class LossCurves:
     """Losses by epoch, a chart for each of the loss functions and each part of the loss."""
 
-    title: str
     name: str
     cells: list[Cell]
     results: Mapping[str, Result]
+    title: str = "Loss curves"
+    missing: str = f"Loss curves: {NOT_RUN}."
 
     def charts(self) -> dict[str, dict[str, list[Point]]]:
         """Heading -> method -> points; what was not run is left out."""
@@ -37,15 +45,16 @@ class LossCurves:
             for cell in self.cells:
                 loss, method = cell.labels
                 result = self.results.get(cell.job.name)
-                points = result.course(column) if result else []
+                points = result.curves.get(column) if result else None
                 if points:
                     found.setdefault(f"{heading}, {loss} loss", {})[method] = points
         return found
 
     def as_markdown(self) -> str:
         if not self.charts():
-            return f"Loss curves: {NOT_RUN}."
-        return f"![{self.title}: {', '.join(self.charts())}]({IMAGES}/{self.name}.png)"
+            return self.missing
+        picture = f"![{self.title}: {', '.join(self.charts())}]({IMAGES}/{self.name}.png)"
+        return "\n\n".join(filter(None, [picture, warning(self.cells, self.results)]))
 
     def as_html(self) -> Html:
         charts = [
@@ -56,8 +65,9 @@ class LossCurves:
             )
             for heading, lines in self.charts().items()
         ]
-        shown = tag("div", *charts, class_="charts") if charts else tag("p", f"Loss curves: {NOT_RUN}.")
-        return join([tag("h3", self.title), shown])
+        shown = tag("div", *charts, class_="charts") if charts else tag("p", self.missing)
+        note = warning(self.cells, self.results)
+        return join([tag("h3", self.title), shown, tag("p", note) if note else Html()])
 
     def files(self) -> dict[str, bytes]:
         """The picture for the markdown file."""
@@ -107,13 +117,14 @@ class Gallery:
         return found
 
     def as_markdown(self) -> str:
-        lines = [["", *STYLES], ["---"] * (1 + len(STYLES))]
+        lines = [["set", *STYLES], ["---"] * (1 + len(STYLES))]
         for data, row in self.rows().items():
             cells = [
                 NOT_RUN if (one := row.get(method)) is None else self._link(data, method, one) for method in STYLES
             ]
             lines.append([data, *cells])
-        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        return "\n\n".join(filter(None, [table, warning(self.cells, self.results)]))
 
     def _link(self, data: str, method: str, result: Result) -> str:
         return f"![{data}, {method}, {result.data}]({IMAGES}/{self._file(result)})"
@@ -122,13 +133,14 @@ class Gallery:
         return f"{self.name}-{result.name}.png"
 
     def as_html(self) -> Html:
-        head = tag("tr", *(tag("th", name, scope="col") for name in ("", *STYLES)))
+        head = tag("tr", *(tag("th", name, scope="col") for name in ("set", *STYLES)))
         rows = [
             tag("tr", tag("th", data, scope="row"), *(self._cell(data, method, row.get(method)) for method in STYLES))
             for data, row in self.rows().items()
         ]
         table = tag("table", tag("thead", head), tag("tbody", *rows), class_="results gallery")
-        return join([tag("h3", self.title), scroll_box(self.title, table)])
+        note = warning(self.cells, self.results)
+        return join([tag("h3", self.title), scroll_box(self.title, table), tag("p", note) if note else Html()])
 
     def _cell(self, data: str, method: str, result: Result | None) -> Html:
         if result is None or result.picture is None:

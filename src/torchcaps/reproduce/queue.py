@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from rich.console import Console
 
@@ -14,7 +15,7 @@ from torchcaps.reproduce.results import Places
 from torchcaps.reproduce.states import State, state_of
 from torchcaps.reproduce.times import measure_times
 from torchcaps.train.run import train
-from torchcaps.train.run_folder import RUN
+from torchcaps.train.run_folder import LOCK, RUN, locked
 
 
 class OtherRecipeError(UserError):
@@ -30,17 +31,23 @@ def run_jobs(jobs: Sequence[Job], places: Places, console: Console, *, again: bo
     states = [(job, state_of(job, places)) for job in jobs]
     if not again:
         check_recipes(states)
-    todo: list[tuple[Job, State]] = []
+    todo: list[Job] = []
     for job, state in states:
-        of_others = isinstance(job, Ensemble) and any(other in job.members for other, _ in todo)
+        of_others = isinstance(job, Ensemble) and any(other in job.members for other in todo)
         if state.kind != "done" or of_others or (again and state.differs):
-            todo.append((job, state))
+            todo.append(job)
         else:
             kept = " (of another recipe than now; --again runs it again)" if state.differs else ""
             say(console, f"{job.name}: {state.words}{kept}")
-    check_data([job for job, _ in todo])
-    for number, (job, state) in enumerate(todo, 1):
+    check_data(todo)
+    for number, job in enumerate(todo, 1):
         say(console, f"\n[{number}/{len(todo)}] {job.place}/{job.name}")
+        state = state_of(job, places)  # hours may have passed, in which another process did it
+        if not again:
+            check_recipes([(job, state)])
+        if state.kind == "done" and not isinstance(job, Ensemble) and not (again and state.differs):
+            say(console, f"meanwhile {state.words}")
+            continue
         if state.differs:
             remove(job, places)
         run_job(job, places, console)
@@ -103,11 +110,16 @@ def check_data(jobs: Sequence[Job]) -> None:
 
 
 def remove(job: Job, places: Places) -> None:
-    """What is there of a job."""
-    places.result(job).unlink(missing_ok=True)
-    places.picture(job).unlink(missing_ok=True)
-    if (places.folder(job) / RUN).is_file():  # nothing else is ours to remove
-        shutil.rmtree(places.folder(job))
+    """What is there of a job; raises where another process trains in its folder."""
+    folder = places.folder(job)
+    is_ours = (folder / RUN).is_file()
+    with locked(folder) if is_ours else nullcontext():
+        places.result(job).unlink(missing_ok=True)
+        places.picture(job).unlink(missing_ok=True)
+        paths = sorted(folder.iterdir(), key=lambda path: path.name == RUN) if is_ours else []
+        for path in paths:  # run.json last: until then the rest is known for what it is
+            if path.name != LOCK:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def say(console: Console, text: str) -> None:

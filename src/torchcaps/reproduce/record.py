@@ -15,8 +15,10 @@ from torchcaps.report.run import read_run
 from torchcaps.reproduce.cells import Ensemble, Run
 from torchcaps.reproduce.origin import data_title
 from torchcaps.reproduce.results import Places, read_values, write_result
+from torchcaps.reproduce.states import differences
 from torchcaps.train.assemble import load_data
 from torchcaps.train.recipe import Recipe
+from torchcaps.train.run_folder import RESULT, RunFolderError, read_recipe
 from torchcaps.types import Classified
 
 CURVES = ("step", "epoch", "output_loss", "reconstruction_loss")
@@ -60,6 +62,7 @@ def run_values(run: Run, places: Places, failed: str | None) -> dict[str, Any]:
 def record_ensemble(ensemble: Ensemble, places: Places) -> None:
     """Evaluate the networks of an ensemble together; it has failed where one of them has."""
     members = [read_values(places.result(run)) or {} for run in ensemble.members]
+    marks = [{name: member.get(name) for name in ("test_error", "started")} for member in members]
     failed = [f"{member['name']}: {member['failed']}" for member in members if member.get("failed")]
     evaluation = None
     if not failed:
@@ -70,7 +73,7 @@ def record_ensemble(ensemble: Ensemble, places: Places) -> None:
         "name": ensemble.name,
         "recipe": recipe_values(ensemble.recipe),
         "seeds": [run.recipe.seed for run in ensemble.members],
-        "members": {run.name: member.get("test_error") for run, member in zip(ensemble.members, members, strict=True)},
+        "members": {run.name: mark for run, mark in zip(ensemble.members, marks, strict=True)},
         **same,
         "test_error": None if evaluation is None else evaluation.error,
         "test_images": 0 if evaluation is None else len(evaluation.label),
@@ -82,9 +85,15 @@ def record_ensemble(ensemble: Ensemble, places: Places) -> None:
 
 def load_member(run: Run, places: Places) -> Classifier:
     """The network of a run, whose result may have come without its folder, as in a fresh clone."""
+    folder = places.folder(run)
     try:
-        return load(places.folder(run))
-    except ModelFileError as error:
+        network = load(folder)
+        if differs := differences(read_recipe(folder).as_json(), run.recipe.as_json()):
+            raise RunFolderError(f"those in {folder} are of another recipe: {'; '.join(differs)}")
+        if not (folder / RESULT).is_file():
+            raise RunFolderError(f"the training in {folder} did not come to its end")
+        return network
+    except (ModelFileError, RunFolderError) as error:
         raise UserError(
             f"the ensemble needs the weights of {run.name}: {error}; remove {places.result(run)} to train it again"
         ) from error

@@ -1,13 +1,18 @@
 """The results' JSON files: where they are, how they are written and read."""
 
 import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torchcaps.data.writing import whole_file
 from torchcaps.errors import UserError
-from torchcaps.reproduce.cells import Job
+from torchcaps.report.numbers import count, short
+from torchcaps.reproduce.cells import TIMES, Job
+
+Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -30,47 +35,73 @@ class Places:
         return self.runs / job.place / job.name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Result:
     """What a result's file holds."""
 
-    values: dict[str, Any]
+    name: str
+    recipe: dict[str, Any]
+    seeds: list[int]  # one, or those of an ensemble
+    error: float | None  # on the test split; None where training failed, and of trials
+    images: int  # of the test split
+    failed: str | None  # why training broke off
+    machine: str
+    started: str | None
+    data: str
+    epochs: int
+    seconds: float
+    training: list[float]  # errors by epoch
+    validation: list[float]
+    curves: dict[str, list[Point]]  # by epoch
+    members: dict[str, Any]  # of an ensemble: the marks of its runs
+    trial: dict[str, str] | None
     picture: Path | None = None
 
     @property
-    def name(self) -> str:
-        return str(self.values["name"])
+    def is_ensemble(self) -> bool:
+        return len(self.seeds) > 1
 
     @property
-    def recipe(self) -> dict[str, Any]:
-        return dict(self.values["recipe"])
+    def length(self) -> str:
+        """The epochs, and how many of them where training broke off; of an ensemble those that each run should have."""
+        if self.failed is None or self.is_ensemble:
+            return count(self.epochs, "epoch")
+        points = [point for course in self.curves.values() for point in course]
+        return f"failed at epoch {short(max(points)[0] if points else 0.0)} of {self.epochs}"
 
     @property
-    def seeds(self) -> list[int]:
-        """One, or those of an ensemble."""
-        return list(self.values.get("seeds") or [self.values["seed"]])
+    def mark(self) -> dict[str, Any]:
+        """What tells a run from the same one run again."""
+        return {"test_error": self.error, "started": self.started}
 
-    @property
-    def error(self) -> float | None:
-        """On the test split; None where training failed."""
-        value = self.values["test_error"]
-        return None if value is None else float(value)
 
-    @property
-    def failed(self) -> str | None:
-        """Why training broke off."""
-        return self.values.get("failed")
-
-    @property
-    def data(self) -> str:
-        return str(self.values["data"]["title"])
-
-    def course(self, column: str) -> list[tuple[float, float]]:
-        """A loss by epoch."""
-        names = self.values["curves"]["columns"]
-        epoch, place = names.index("epoch"), names.index(column)
-        rows = self.values["curves"]["rows"]
-        return [(row[epoch], row[place]) for row in rows if row[place] is not None]
+def parse(values: Mapping[str, Any], picture: Path | None = None) -> Result:
+    """Everything that the report may ask for; what is missing or of another kind raises what Python has for it."""
+    error, failed, trial = values["test_error"], values["failed"], values.get("trial")
+    table = values.get("curves", {"columns": ["epoch"], "rows": []})  # an ensemble has none
+    rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+    return Result(
+        name=str(values["name"]),
+        recipe={**values["recipe"]},
+        seeds=[int(seed) for seed in values.get("seeds") or [values["seed"]]],
+        error=None if error is None else float(error),
+        images=int(values["test_images"]),
+        failed=None if failed is None else str(failed),
+        machine=str(values["machine"]),
+        started=values.get("started"),
+        data=str(values["data"]["title"]),
+        epochs=int(values["epochs"]),
+        seconds=float(values["seconds"]),
+        training=[float(y) for _, y in values.get("training_error", [])],
+        validation=[float(y) for _, y in values.get("validation_error", [])],
+        curves={
+            name: [(float(row["epoch"]), float(row[name])) for row in rows if row[name] is not None]
+            for name in table["columns"]
+        },
+        members={**values.get("members", {})},
+        trial=None if trial is None else {name: str(trial[name]) for name in ("group", "asks")},
+        picture=picture,
+    )
 
 
 def write_result(path: Path, values: dict[str, Any]) -> None:
@@ -80,25 +111,37 @@ def write_result(path: Path, values: dict[str, Any]) -> None:
         file.write(("{\n" + ",\n".join(lines) + "\n}\n").encode())
 
 
+@contextmanager
+def usable(path: Path, remedy: str = "restore the file, or remove it to make it again") -> Iterator[None]:
+    """What goes wrong with what a file holds, in our words."""
+    try:
+        yield
+    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise UserError(f"{path} cannot be read: {reason}; {remedy}") from error
+
+
 def read_values(path: Path) -> dict[str, Any] | None:
     """What a file holds, or None where there is none."""
     if not path.is_file():
         return None
-    try:
+    with usable(path):
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {error}; restore the file, or remove it to make it again") from error
-    if not isinstance(values, dict) or "name" not in values:
-        raise UserError(f"{path} is no result of torchcaps reproduce; restore the file, or remove it to make it again")
-    return values
+        if not isinstance(values, dict):
+            raise TypeError(f"it holds a {type(values).__name__}, wanted a result of torchcaps reproduce")
+        return values
+
+
+def read_result(path: Path) -> Result | None:
+    """The result in a file, or None where there is none."""
+    values, picture = read_values(path), path.with_suffix(".png")
+    if values is None:
+        return None
+    with usable(path):
+        return parse(values, picture if picture.is_file() else None)
 
 
 def read_results(folder: Path) -> dict[str, Result]:
     """All results of a folder by name, but for the times."""
-    found = {}
-    for path in sorted(folder.glob("*.json")):
-        values = read_values(path)
-        if values is not None and "recipe" in values:
-            picture = path.with_suffix(".png")
-            found[path.stem] = Result(values, picture if picture.is_file() else None)
-    return found
+    paths = [path for path in sorted(folder.glob("*.json")) if path.name != f"{TIMES}.json"]
+    return {path.stem: result for path in paths if (result := read_result(path)) is not None}

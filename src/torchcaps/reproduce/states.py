@@ -1,18 +1,30 @@
 """How far a job is."""
 
-from dataclasses import fields, replace
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from torchcaps.errors import OptionError
 from torchcaps.report.numbers import percent, short
 from torchcaps.reproduce.cells import Ensemble, Job, Run, Times
-from torchcaps.reproduce.results import Places, read_values
-from torchcaps.train.recipe import Recipe, recipe_from_json
+from torchcaps.reproduce.results import Places, Result, read_result, read_values
+from torchcaps.train.recipe import Recipe
 from torchcaps.train.rows import read_rows
 from torchcaps.train.run_folder import METRICS, RESULT, RUN, read_recipe
 
 Kind = Literal["done", "finished", "interrupted", "not run"]
+DEFAULTS = Recipe().as_json()
+NO_SETTINGS = ("name", "root", "checkpoint_every")  # what it is called, where its data is, how often it is saved
+OF_CAPSULES = (
+    "routing",
+    "iterations",
+    "transform_std",
+    "routing_options",
+    "residual",
+    "class_shared",
+    "class_coordinates",
+    "reconstruction",
+    "routing_rate",
+)
 
 
 class State(NamedTuple):
@@ -25,13 +37,20 @@ class State(NamedTuple):
 def state_of(job: Job, places: Places) -> State:
     """What is there of a job, and of which recipe it is."""
     path = places.result(job)
-    values = read_values(path)
-    if values is not None:
-        return State("done", path, done_words(values), differences_of(job, values))
+    if isinstance(job, Times):
+        return State("not run", path, "not run") if read_values(path) is None else State("done", path, "done")
+    result = read_result(path)
+    if result is not None:
+        differs = differences_of(job, result)
+        members = job.members if isinstance(job, Ensemble) else ()
+        changed = run_again(result, {run.name: read_result(places.result(run)) for run in members})
+        if changed and not differs:
+            return State("finished", path, f"not evaluated since {', '.join(changed)} ran again")
+        return State("done", path, done_words(result), differs)
     folder = places.folder(job)
     if not isinstance(job, Run) or not (folder / RUN).is_file():
         return State("not run", path, "not run")
-    differs = differences(read_recipe(folder), job.recipe)
+    differs = differences(read_recipe(folder).as_json(), job.recipe.as_json())
     if (folder / RESULT).is_file():
         return State("finished", folder, "finished, not recorded", differs)
     rows = read_rows(folder / METRICS)
@@ -39,30 +58,36 @@ def state_of(job: Job, places: Places) -> State:
     return State("interrupted", folder, f"interrupted at epoch {short(epoch)}", differs)
 
 
-def done_words(values: dict[str, Any]) -> str:
+def done_words(result: Result) -> str:
     """With the error, where there is one."""
-    if values.get("failed"):
+    if result.failed:
         return "done: training failed"
-    error = values.get("test_error")
-    return "done" if error is None else f"done: {percent(error)}"
+    return "done" if result.error is None else f"done: {percent(result.error)}"
 
 
-def differences_of(job: Job, values: dict[str, Any]) -> tuple[str, ...]:
-    """How a result is of other settings than the job's; times have none."""
-    if isinstance(job, Times):
-        return ()
-    try:
-        found = recipe_from_json(values["recipe"])
-    except (KeyError, TypeError, OptionError) as error:
-        return (f"its recipe cannot be read: {error}",)
-    wanted = [run.recipe.seed for run in job.members] if isinstance(job, Ensemble) else None
-    seeds = values.get("seeds")
-    other = () if seeds == wanted else (f"seeds {seeds}, now {wanted}",)
-    return differences(found, job.recipe) + other
+def run_again(ensemble: Result, results: Mapping[str, Result | None]) -> tuple[str, ...]:
+    """The runs of an ensemble whose results are no longer those that it was made of."""
+    found = {name: results.get(name) for name in ensemble.members}
+    return tuple(name for name, one in found.items() if one is not None and one.mark != ensemble.members[name])
 
 
-def differences(found: Recipe, wanted: Recipe) -> tuple[str, ...]:
-    """The fields in which recipes differ, but for where the data is."""
-    wanted = replace(wanted, root=found.root)
-    pairs = {item.name: (getattr(found, item.name), getattr(wanted, item.name)) for item in fields(Recipe)}
-    return tuple(f"{name} {old}, now {new}" for name, (old, new) in pairs.items() if old != new)
+def differences_of(job: Run | Ensemble, result: Result) -> tuple[str, ...]:
+    """How a result is of other settings than the job's."""
+    wanted = [run.recipe.seed for run in job.members] if isinstance(job, Ensemble) else [job.recipe.seed]
+    alone = len(result.seeds) == len(wanted) == 1  # then the seed is the recipe's
+    seeds = () if alone or result.seeds == wanted else (f"seeds {result.seeds}, now {wanted}",)
+    return differences(result.recipe, job.recipe.as_json()) + seeds
+
+
+def settings(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a recipe's JSON that decide what comes out; those that it is too old to have are the defaults."""
+    values = {**DEFAULTS, **recipe}
+    without = (*NO_SETTINGS, *OF_CAPSULES) if str(values["model"]).startswith("cnn") else NO_SETTINGS
+    return {name: value for name, value in values.items() if name not in without}
+
+
+def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
+    """The settings in which recipes differ; what neither has does not count."""
+    old, new = {**DEFAULTS, **found}, {**DEFAULTS, **wanted}
+    names = settings(found) | settings(wanted)
+    return tuple(f"{name} {old.get(name)}, now {new.get(name)}" for name in names if old.get(name) != new.get(name))

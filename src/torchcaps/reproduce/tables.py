@@ -7,10 +7,11 @@ from torchcaps.bench.measure import key, ratio, spread
 from torchcaps.bench.networks import MODES, PAPER
 from torchcaps.bench.plan import CNN, HYBRID
 from torchcaps.bench.report import machine_line, ratio_text, time_text
-from torchcaps.report.numbers import MINUS, NOTHING, count, duration, percent
+from torchcaps.report.numbers import MINUS, NOTHING, duration, percent
 from torchcaps.report.tables import Table
 from torchcaps.reproduce.cells import LABELS, Cell
 from torchcaps.reproduce.results import Result
+from torchcaps.reproduce.states import differences_of, run_again, settings
 from torchcaps.reproduce.trials import TRIALS
 
 NOT_RUN = "not run"
@@ -25,7 +26,7 @@ def error_table(title: str, heads: list[str], cells: list[Cell], results: Result
     for cell in cells:
         found = results.get(cell.job.name)
         ours = NOT_RUN if found is None else error_text(found)
-        of = NOTHING if found is None else trained_as(found)
+        of = NOTHING if found is None else "; ".join([trained_as(found), *doubts(cell, found, results)])
         if has_paper:
             rows.append([*cell.labels, paper_text(cell.paper), ours, difference(found, cell.paper), of])
         else:
@@ -54,7 +55,14 @@ def trained_as(result: Result) -> str:
     """Network, length, seeds and data of a result."""
     seeds = result.seeds
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"ensemble of seeds {', '.join(map(str, seeds))}"
-    return f"{result.recipe['model']}, {count(int(result.values['epochs']), 'epoch')}, {which}, {result.data}"
+    return f"{result.recipe['model']}, {result.length}, {which}, {result.data}"
+
+
+def doubts(cell: Cell, result: Result, results: Results) -> list[str]:
+    """Why a result is not quite the cell's."""
+    differs, changed = differences_of(cell.job, result), run_again(result, results)
+    found = [f"of another recipe: {'; '.join(differs)}"] if differs else []
+    return found + ([f"from before {', '.join(changed)} ran again"] if changed else [])
 
 
 def times_table(times: Mapping[str, Any] | None) -> Table:
@@ -89,13 +97,14 @@ def trials_table(results: Results) -> Table:
     """What was tried on validation data, in the order of the list; results of trials that left the list come last."""
     listed = [name for trial in TRIALS for name in (trial.name, f"trial-{trial.name}")]
     groups = list(dict.fromkeys(trial.group for trial in TRIALS))
-    found = [result for result in results.values() if "trial" in result.values]
 
     def place(result: Result) -> tuple[int, int, str]:
-        group, name = result.values["trial"]["group"], result.name
+        group, name = (result.trial or {})["group"], result.name
         in_list = listed.index(name) if name in listed else len(listed)
         return groups.index(group) if group in groups else len(groups), in_list, name
 
+    found = sorted((result for result in results.values() if result.trial is not None), key=place)
+    first = settings(found[0].recipe) if found else {}
     columns = [
         "group",
         "trial",
@@ -107,21 +116,28 @@ def trials_table(results: Results) -> Table:
         "epochs",
         "time",
     ]
-    return Table("", columns, [trial_row(result) for result in sorted(found, key=place)])
+    note = f"What changed is against {found[0].name}, which has {words(first)}." if found else ""
+    return Table("Trials", columns, [trial_row(result, first) for result in found], note)
 
 
-def trial_row(result: Result) -> list[str]:
-    trial, validation = result.values["trial"], [error for _, error in result.values["validation_error"]]
-    training = [error for _, error in result.values["training_error"]]
-    changes = ", ".join(f"{name} {value}" for name, value in trial["changes"].items()) or "nothing"
+def trial_row(result: Result, first: Mapping[str, Any]) -> list[str]:
+    """By the recipe that was run: what the list says now may be another. ``first`` has the settings of the first."""
+    trial, training, validation = result.trial or {}, result.training, result.validation
+    values = settings(result.recipe)
+    changed = {name: value for name, value in values.items() if name not in first or value != first[name]}
     return [
         trial["group"],
         result.name,
-        f"{trial['base']}: {changes}",
+        words(changed) or "nothing",
         trial["asks"],
         percent(training[-1]) if training else NOTHING,
         percent(min(validation)) if validation else NOTHING,
         "failed: not finite" if result.failed else percent(validation[-1]) if validation else NOTHING,
-        str(result.values["epochs"]),
-        duration(result.values["seconds"]),
+        result.length if result.failed else str(result.epochs),
+        duration(result.seconds),
     ]
+
+
+def words(values: Mapping[str, Any]) -> str:
+    """Settings as a list; an empty value, as of routing options, is none."""
+    return ", ".join(f"{name} {value if value or value == 0 else 'none'}" for name, value in values.items())

@@ -19,6 +19,7 @@ from torchcaps.train.recipe import Recipe, recipe_from_json
 RUNS = Path("runs")
 RUN, METRICS, RESULT = "run.json", "metrics.csv", "result.json"
 LAST, BEST = "checkpoints/last.ckpt", "checkpoints/best.ckpt"
+LOCK = ".lock"
 
 
 class RunFolderError(UserError):
@@ -26,12 +27,15 @@ class RunFolderError(UserError):
 
 
 def create(recipe: Recipe, output: Path | None) -> Path:
-    """A new, empty folder: the given one, or the first free ``runs/<recipe>-<n>``."""
+    """A new, empty folder: the given one, or the first free ``runs/<recipe>-<n>``.
+
+    What a run leaves that was killed before it began is nothing.
+    """
     if output is None:
         return _first_free(recipe.name)
     with disk_errors(output):
         output.mkdir(parents=True, exist_ok=True)
-        taken = any(output.iterdir())
+        taken = any(path.name != LOCK and not path.name.startswith(f".{RUN}.") for path in output.iterdir())
     if taken:
         raise RunFolderError(
             f"{output} is there already and not empty: go on with --resume {output}, or name another --output"
@@ -59,7 +63,7 @@ def locked(folder: Path) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     with disk_errors(folder):
-        lock = FileLock(folder / ".lock")
+        lock = FileLock(folder / LOCK)
         try:
             lock.acquire(timeout=0)
         except Timeout:
