@@ -91,6 +91,13 @@ TRIALS = [
         asks="poses as large behind a layer of routing as before it",
     ),
     Trial(
+        group="hybrid64",
+        name="hybrid64-rate-1e-3",
+        base="smallnorb-frem",
+        changes={"epochs": 2, "rate": 1e-3, "batch_size": 50, "transform_std": 2.0},
+        asks="is it stable at the paper's rate?",
+    ),
+    Trial(
         group="Fashion-MNIST",
         name="other-set",
         base="fashion-mnist-frem",
