@@ -29,6 +29,10 @@ def test_checksums(root: Path) -> None:
     assert folders == set(manifest)
 
 
+def test_what_the_docs_promise_is_there() -> None:
+    assert "fashion-mnist" in list_pretrained("hybrid32")
+
+
 def test_the_page_lists_what_is_there(root: Path) -> None:
     assert (root / README).read_text() == index(read_manifest(root))
 

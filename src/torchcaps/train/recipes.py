@@ -50,7 +50,7 @@ SETS: dict[str, Callable[[], Recipe]] = {
     "turntable": turntable,
 }
 STDS = {"hybrid32": 0.5, "hybrid64": 2.0}  # at 2, poses are as large behind a layer of 16 inputs as before it
-# A deeper stack of capsules diverges sooner: at 3e-3 hybrid64 learns faster, and falls back to chance in the second epoch.
+# A deeper stack of capsules diverges sooner: at 3e-3 hybrid64 fell back to chance in its second epoch.
 RATES = {"hybrid32": 6e-3, "hybrid64": 1e-3, "cnn32": 2e-3, "cnn64": 2e-3}
 EPOCHS = {"smallnorb": 6, "mnist": 3, "fashion-mnist": 5, "cifar10": 5, "turntable": 24}  # of the learned settings
 
