@@ -14,8 +14,8 @@ NOT_TYPED = ("name", "root", "checkpoint_every")  # they change nothing of what 
 def command_line(recipe: Recipe) -> str:
     """The ``torchcaps train`` that follows a recipe: the nearest one by name, and the fields that differ.
 
-    >>> command_line(named_recipe("mnist-frem", epochs=3, residual=False))
-    'torchcaps train mnist-frem --no-residual --epochs 3'
+    >>> command_line(named_recipe("mnist-frem", epochs=5, residual=False))
+    'torchcaps train mnist-frem --no-residual --epochs 5'
     """
     nearest = f"{recipe.data}-{recipe.routing if recipe.has_capsules else 'cnn'}"
     name = recipe.name if recipe.name in list_recipes() else nearest
