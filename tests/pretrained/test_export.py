@@ -72,6 +72,15 @@ def test_a_second_one_and_the_first_again(tiny: Path, run: Path, capsys: pytest.
     assert manifest["tiny"] == before["tiny"]  # the same bytes in every file
 
 
+def test_files_that_are_not_official_are_named_without_being_asked(run: Path, tmp_path: Path) -> None:
+    made = export(run, "tiny", output=tmp_path)
+    assert made.title == "MNIST (not the official files)"
+    assert "train-images-idx3-ubyte" in made.unofficial
+    card = (tmp_path / "tiny/README.md").read_text()
+    assert "These files of the run were not the official ones: train-images-idx3-ubyte" in card
+    assert read_manifest(tmp_path)["tiny"]["data"] == made.title
+
+
 def test_an_export_that_breaks_off_leaves_what_was_there(
     tiny: Path, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,7 +41,7 @@ def test_only_with_nothing(capsys: Capture) -> None:
     assert "--only wants names or parts of names; there are smallnorb-frms, " in complaint(capsys, "table1", "--only")
 
 
-@pytest.mark.parametrize("options", [["--list"], ["--again"], ["--only", "frem"], ["--only"]])
+@pytest.mark.parametrize("options", [["--list"], ["--again"], ["--only", "frem"], ["--only"], ["--budget", "full"]])
 def test_options_without_a_target(capsys: Capture, options: list[str]) -> None:
     for report in ([], ["--report"]):
         assert f"{options[0]} wants one of table1, table2, " in complaint(capsys, *report, *options)
@@ -50,6 +50,8 @@ def test_options_without_a_target(capsys: Capture, options: list[str]) -> None:
 
 def test_list_and_report(capsys: Capture) -> None:
     assert "leave out --list, or --report" in complaint(capsys, "table1", "--list", "--report")
+    assert "leave out --list" in complaint(capsys, "table1", "--list", "--again")
+    assert "add --report, or leave --output out" in complaint(capsys, "table1", "--output", "docs")
 
 
 def test_ctrl_c_between_two_runs(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -227,6 +227,17 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+def test_links_in_the_notes_lead_to_headings_of_both_files() -> None:
+    """Markdown viewers name headings after their text."""
+    Path("docs").mkdir()
+    Path("docs/results-notes.md").write_text("See [table 3](#table-3-other-sets), [what was tried](#what-was-tried).")
+    assert {"## Table 3: other sets", "## What was tried"} <= set(report().splitlines())
+    page = Path("docs/results.html").read_text()
+    wanted = set(re.findall(r'href="#([^"]+)"', page))
+    assert {"table-3-other-sets", "what-was-tried"} <= wanted
+    assert wanted <= set(re.findall(r' id="([^"]+)"', page))
+
+
 def test_page_is_well_formed_and_needs_nothing_else() -> None:
     put_result(SHORT, "smallnorb-frem", 0.181, picture=True)
     put_result(SHORT, "ablation-frem-2-0.1", 0.2)
@@ -237,14 +248,14 @@ def test_page_is_well_formed_and_needs_nothing_else() -> None:
     assert chapter(text, "What we learned").strip().startswith("We saw **much**")
     page = Page(Path("docs/results.html").read_text())
     assert page.sections() == [
-        "learned",
-        "table1",
-        "table2",
-        "table3",
+        "what-we-learned",
+        "table-1-smallnorb",
+        "table-2-iterations-and-the-deviation-of-the-matrices",
+        "table-3-other-sets",
         "losses",
         "reconstructions",
-        "claims",
-        "trials",
+        "side-claims",
+        "what-was-tried",
     ]
     assert all(image["src"].startswith("data:image/png") for image in page.all("img"))
     assert len(page.all("img")) == 1

@@ -40,7 +40,7 @@ def make_document(results: Path, notes: Path, root: Path | None = None) -> Docum
     everything = [result for found in chosen.values() for result in found.values()]
     everything += [] if rehearsal else trials.values()
     prose = "" if rehearsal else read_notes(notes)
-    learned = [Chapter(identifier="learned", title="What we learned", prose=prose)] if prose else []
+    learned = [Chapter(title="What we learned", prose=prose)] if prose else []
     chapters = Chapters(chosen, results, root)
     return Document(
         title=REHEARSAL if rehearsal else "Results",
@@ -52,7 +52,6 @@ def make_document(results: Path, notes: Path, root: Path | None = None) -> Docum
             chapters.reconstructions(),
             chapters.claims(),
             Chapter(
-                identifier="trials",
                 title="What was tried",
                 text="Settings were chosen by the error on validation images, which are of objects that are not in "
                 "training where the set knows them. The test split was not evaluated.",
@@ -91,7 +90,7 @@ def introduction(results: list[Result], rehearsal: bool) -> list[str]:
     counted = ", ".join(count(number, thing) for thing, number in numbers.items() if number)
     machines, data = sorted({result.machine for result in results}), sorted({result.data for result in results})
     found = f"{counted} on {', '.join(machines)}; data: {', '.join(data)}." if results else ""
-    made = "Made by `torchcaps reproduce --report` from the files in `results/`; no number here was typed by hand."
+    made = "Made by `torchcaps reproduce --report` from the files in `results/`; no result here was typed by hand."
     copy = ""
     if any("JPEG copy" in title for title in data):
         copy = "smallNORB here is a JPEG copy: its pixels are not quite those that the paper had."
@@ -119,7 +118,7 @@ class Chapters:
             table = error_table(BUDGET_TITLES[budget], heads, runs.cells(target), self.chosen[budget])
             return [table, self.times(budget)] if target == "table1" else [table]
 
-        return Chapter(identifier=target, title=title, made=self.made(target, parts))
+        return Chapter(title=title, made=self.made(target, parts))
 
     def times(self, budget: str) -> Part:
         path = self.results / budget / f"{TIMES}.json"
@@ -134,7 +133,7 @@ class Chapters:
             return [table, LossCurves(f"results-losses-{budget}", cells, found)]
 
         text = "Training with the spread loss and with the margin loss, as the paper's figure has it."
-        return Chapter(identifier="losses", title="Losses", text=text, made=self.made("losses", parts))
+        return Chapter(title="Losses", text=text, made=self.made("losses", parts))
 
     def reconstructions(self) -> Chapter:
         def parts(budget: str, runs: Experiments) -> list[Part]:
@@ -142,7 +141,6 @@ class Chapters:
             return [Gallery(BUDGET_TITLES[budget], f"results-{budget}", cells, self.chosen[budget])]
 
         return Chapter(
-            identifier="reconstructions",
             title="Reconstructions",
             text="One test image of each class above what the decoder makes of the capsule that won: the middle one of "
             "the class's images, for all methods the same.",
@@ -153,4 +151,4 @@ class Chapters:
         def parts(budget: str, runs: Experiments) -> list[Part]:
             return [claims_table(runs, self.chosen[budget], BUDGET_TITLES[budget])]
 
-        return Chapter(identifier="claims", title="Side claims", made=self.made("claims", parts))
+        return Chapter(title="Side claims", made=self.made("claims", parts))

@@ -1,7 +1,7 @@
 """``torchcaps reproduce``: runs the paper's experiments again, and reports what came out."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +17,7 @@ from torchcaps.reproduce.results import Places
 
 def reproduce(
     target: Positional[Target | None] = None,
-    budget: BudgetName = "short",
+    budget: BudgetName | None = None,
     only: Annotated[tuple[str, ...] | None, tyro.conf.arg(metavar="TEXT [TEXT ...]")] = None,
     root: Path | None = None,
     results: Path = Path("results"),
@@ -25,7 +25,7 @@ def reproduce(
     list_runs: Annotated[bool, tyro.conf.arg(name="list")] = False,
     again: bool = False,
     report: bool = False,
-    output: Path = Path("docs"),
+    output: Path | None = None,
 ) -> None:
     """Run the paper's experiments again: what is done is skipped, what was interrupted is gone on with.
 
@@ -33,7 +33,8 @@ def reproduce(
 
     Args:
         target: A table or figure of the paper, its side claims, our trials on validation data, or all of it.
-        budget: quick rehearses everything in some minutes, short takes hours on two cores, full is the paper's.
+        budget: quick rehearses everything in some minutes, short (the default) takes hours on two cores, full is the
+            paper's.
         only: Keep the runs with these names; a text that is no name stands for all that contain it.
         root: The folder of the data sets; default: TORCHCAPS_DATA, then the cache folder.
         results: Folder of the results.
@@ -41,10 +42,12 @@ def reproduce(
         list_runs: Run nothing; show the runs, the paper's errors, and how far each is.
         again: Run again what is there with other settings, and replace it.
         report: Write results.md and results.html from what is in the results' folder.
-        output: Where the report goes.
+        output: Where the report goes; default: docs.
     """
-    refuse_what_would_be_ignored(target, only, list_runs, again, report)
+    given = {"--budget": budget is not None, "--only": only is not None, "--list": list_runs, "--again": again}
+    refuse_what_would_be_ignored(target, given, report=report, output=output)
     places, console = Places(results, runs), Console()
+    budget, output = budget or "short", output or Path("docs")
     if target is not None:
         experiments = Experiments(BUDGETS[budget], root)
         jobs = chosen(experiments.jobs(target), only)
@@ -67,16 +70,17 @@ def reproduce(
 
 
 def refuse_what_would_be_ignored(
-    target: Target | None, only: Sequence[str] | None, list_runs: bool, again: bool, report: bool
+    target: Target | None, given: Mapping[str, bool], *, report: bool, output: Path | None
 ) -> None:
-    """Raise where options do not go together."""
-    given = {"--only": only is not None, "--list": list_runs, "--again": again}
+    """Raise where options do not go together; ``given`` are those of the runs, and whether they are there."""
     named = [name for name, is_given in given.items() if is_given]
     if target is None and (named or not report):
         wanted = f"{' '.join(named)} wants" if named else "torchcaps reproduce wants"
         raise OptionError(f"{wanted} one of {', '.join(TARGETS)}{'' if named else ', or --report'}")
-    if list_runs and report:
-        raise OptionError("--list runs nothing and writes nothing: leave out --list, or --report")
+    if given["--list"] and (report or given["--again"]):
+        raise OptionError("--list runs nothing and writes nothing: leave out --list, or --report and --again")
+    if output is not None and not report:
+        raise OptionError("--output is where the report goes: add --report, or leave --output out")
 
 
 def chosen(jobs: Sequence[Job], only: Sequence[str] | None) -> list[Job]:

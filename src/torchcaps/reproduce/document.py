@@ -1,5 +1,6 @@
 """``docs/results.md`` and ``docs/results.html``, made from the results' files alone."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,11 +34,15 @@ class Made:
 class Chapter:
     """A part of the document: what it shows, and that for each budget."""
 
-    identifier: str
     title: str
     text: str = ""
     made: Sequence[Made] = ()
     prose: str = ""  # markdown that was written by hand
+
+    @property
+    def identifier(self) -> str:
+        """As viewers of markdown name a heading, so that links in the notes lead somewhere in both files."""
+        return re.sub(r"[^\w -]", "", self.title.lower()).replace(" ", "-")
 
     def as_markdown(self) -> str:
         blocks = [f"## {self.title}", self.text, self.prose, *(made.as_markdown() for made in self.made)]
