@@ -34,9 +34,11 @@ class Trainings:
     ) -> None:
         folder = output or resume
         assert folder is not None
+        folder.mkdir(parents=True, exist_ok=True)
+        with run_folder.locked(folder):
+            pass
         self.calls.append((found.name, "new" if resume is None else "resumed"))
         self.tested.append(test)
-        folder.mkdir(parents=True, exist_ok=True)
         run_folder.describe(folder, found, Splits(("a", "b"), SPLIT, None, SPLIT, note="some"), 1)
         start_file(folder / run_folder.METRICS, 0)
         row = dict.fromkeys(COLUMNS, 0.5) | {"step": 10.0, "epoch": 1.5}

@@ -138,6 +138,18 @@ def test_what_another_process_did_meanwhile(
     assert "[2/4] short/b\nmeanwhile done: 25.00" in shown(console)
 
 
+def test_what_another_process_is_at(make_run: Make, places: Places, console: Console, trainings: Trainings) -> None:
+    ensemble = ensemble_of(make_run)
+    jobs = [make_run("a"), *ensemble.members, ensemble, make_run("b")]
+    folder = places.folder(ensemble.members[0])
+    folder.mkdir(parents=True)
+    with locked(folder):
+        run_jobs(jobs, places, console)
+        assert trainings.names == ["a", "e-seed1", "b"]
+        assert "left to another process: e-seed0, e; run this again" in shown(console)
+    assert state_of(ensemble, places).kind != "done"
+
+
 def test_folder_in_which_another_process_trains_is_kept(
     make_run: Make, places: Places, console: Console, trainings: Trainings
 ) -> None:

@@ -15,7 +15,7 @@ from torchcaps.reproduce.results import Places
 from torchcaps.reproduce.states import State, state_of
 from torchcaps.reproduce.times import measure_times
 from torchcaps.train.run import train
-from torchcaps.train.run_folder import LOCK, RUN, locked
+from torchcaps.train.run_folder import LOCK, RUN, BusyError, locked
 
 
 class OtherRecipeError(UserError):
@@ -23,7 +23,7 @@ class OtherRecipeError(UserError):
 
 
 def run_jobs(jobs: Sequence[Job], places: Places, console: Console, *, again: bool = False) -> None:
-    """Do what is not done yet, in order.
+    """Do what is not done yet, in order, but for what another process is doing: several may share one list.
 
     What is there of another recipe is an error, before anything is trained; with ``again`` it is removed when its turn
     comes, and run again.
@@ -40,6 +40,7 @@ def run_jobs(jobs: Sequence[Job], places: Places, console: Console, *, again: bo
             kept = " (of another recipe than now; --again runs it again)" if state.differs else ""
             say(console, f"{job.name}: {state.words}{kept}")
     check_data(todo)
+    left: list[Job] = []
     for number, job in enumerate(todo, 1):
         say(console, f"\n[{number}/{len(todo)}] {job.place}/{job.name}")
         state = state_of(job, places)  # hours may have passed, in which another process did it
@@ -50,7 +51,15 @@ def run_jobs(jobs: Sequence[Job], places: Places, console: Console, *, again: bo
             continue
         if state.differs:
             remove(job, places)
-        run_job(job, places, console)
+        try:
+            if isinstance(job, Ensemble) and any(member in left for member in job.members):
+                raise BusyError(f"another process is training a member of {job.name}")
+            run_job(job, places, console)
+        except BusyError:
+            say(console, "left to another process, which is at it")
+            left.append(job)
+    if left:
+        say(console, f"\nleft to another process: {', '.join(job.name for job in left)}; run this again when it is done")
 
 
 def run_job(job: Job, places: Places, console: Console) -> None:

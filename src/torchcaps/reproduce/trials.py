@@ -53,6 +53,9 @@ TRIALS = [
     two_epochs("jitter", "frem-set-flip", FREM, "mirrored toys are toys too", standardise="set", flip=True),
     two_epochs("jitter", "frem-set-strong", FREM, "twice as strong", standardise="set", brightness=0.25, contrast=0.8),
     two_epochs("cameras", "frem-both", FREM, "both cameras as two channels", camera="both"),
+    two_epochs("cameras", "frem-both-fold-1", FREM, "with other toys held out", camera="both", fold=1),
+    two_epochs("cameras", "cnn-both", CNN, "the same for the CNN", camera="both"),
+    two_epochs("cameras", "cnn-both-fold-1", CNN, "with other toys held out", camera="both", fold=1),
     two_epochs("decoder", "frem-no-decoder", FREM, "does reconstruction help to carry over?", reconstruction=0.0),
     two_epochs("decoder", "frem-decoder-0.02", FREM, "ten times its weight", reconstruction=0.02),
     two_epochs("weights", "frem-decay", FREM, "L2 of the weights", weight_decay=0.3),
@@ -97,7 +100,7 @@ TRIALS = [
         standardise="set",
     ),
     on_hybrid64("hybrid64-std-2", "poses as large behind a layer of routing as before it", epochs=1, rate=3e-3),
-    on_hybrid64("hybrid64-rate-1e-3", "is it stable at the paper's rate?", epochs=2, rate=1e-3),
+    on_hybrid64("hybrid64-std-1", "poses that shrink, but less", epochs=1, rate=3e-3, transform_std=1.0),
     Trial(
         group="Fashion-MNIST",
         name="other-set",

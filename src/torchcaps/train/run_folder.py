@@ -26,6 +26,10 @@ class RunFolderError(UserError):
     """A run folder that cannot be made, or cannot be gone on with."""
 
 
+class BusyError(RunFolderError):
+    """Another process is training in the folder."""
+
+
 def create(recipe: Recipe, output: Path | None) -> Path:
     """A new, empty folder: the given one, or the first free ``runs/<recipe>-<n>``.
 
@@ -67,9 +71,7 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             lock.acquire(timeout=0)
         except Timeout:
-            raise RunFolderError(
-                f"another process is training in {folder}: stop it first, or start a new run"
-            ) from None
+            raise BusyError(f"another process is training in {folder}: stop it first, or start a new run") from None
     try:
         yield
     finally:
