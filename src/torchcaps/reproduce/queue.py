@@ -59,7 +59,8 @@ def run_jobs(jobs: Sequence[Job], places: Places, console: Console, *, again: bo
             say(console, "left to another process, which is at it")
             left.append(job)
     if left:
-        say(console, f"\nleft to another process: {', '.join(job.name for job in left)}; run this again when it is done")
+        names = ", ".join(job.name for job in left)
+        say(console, f"\nleft to another process: {names}; run this again when it is done")
 
 
 def run_job(job: Job, places: Places, console: Console) -> None:
