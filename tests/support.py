@@ -1,5 +1,7 @@
-"""What the tests of layers and networks share: random capsules, random parameters, and layers by the oracle."""
+"""What tests share: random capsules, random parameters, layers by the oracle, a number of threads."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -82,3 +84,14 @@ def tiny_hybrid(routing: str = "frem", **options: Any) -> HybridNetwork:
     stages = (Stage(capsules=3, residual=3), Stage(capsules=2))
     settings = {"classes": 3, "image_size": 8, "first_channels": 32, "conv_init": "torch", **options}
     return HybridNetwork(stages, routing=routing, **settings)
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """PyTorch's and the core's, for a while."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -7,6 +7,8 @@
 
 namespace torchcaps {
 using namespace avx2;
-const Kernels avx2_kernels = {"avx2", Vec::W, kRows,    scratch_size,    pack,
-                              unpack, forward, backward, primary_forward, primary_backward};
+const Kernels avx2_kernels = {
+    "avx2", Vec::W, kRows, scratch_size, pack, unpack, forward, backward,
+    primary_forward, primary_backward, residual_sizes, residual_clear, residual_backward, residual_unpack,
+};
 }

@@ -5,6 +5,8 @@
 
 namespace torchcaps {
 using namespace baseline;
-const Kernels baseline_kernels = {"baseline", Vec::W, kRows,    scratch_size,    pack,
-                              unpack, forward, backward, primary_forward, primary_backward};
+const Kernels baseline_kernels = {
+    "baseline", Vec::W, kRows, scratch_size, pack, unpack, forward, backward,
+    primary_forward, primary_backward, residual_sizes, residual_clear, residual_backward, residual_unpack,
+};
 }

@@ -22,6 +22,13 @@ struct Kernels {
     // Positions [begin, end) of the head of the primary capsules.
     void (*primary_forward)(const Primary&, int64_t begin, int64_t end);
     void (*primary_backward)(const Primary&, const PrimarySums& sums, int64_t begin, int64_t end);
+    // The residual block's weight gradient: rows [begin, end) are added to the sums of output tiles [first, last).
+    ResidualSizes (*residual_sizes)(const Residual&);
+    void (*residual_clear)(const Residual&, float* sums, int64_t first, int64_t last);
+    void (*residual_backward)(const Residual&, float* sums, float* scratch, int64_t begin, int64_t end, int64_t first,
+                              int64_t last);
+    // Sums -> weight [channels][kernel][kernel][channels], bias [channels].
+    void (*residual_unpack)(const Residual&, const float* sums, float* weight, float* bias, int64_t first, int64_t last);
 };
 
 extern const Kernels baseline_kernels;

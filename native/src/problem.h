@@ -65,4 +65,18 @@ struct PrimarySums {
 };
 constexpr int kPrimaryRows = 4;
 
+// The residual block's convolution, kernel x kernel, whose weight gradient is wanted. Dense maps
+// [rows][width][channels], the rows of all images below each other; channels is a multiple of 16, kernel is odd.
+struct Residual {
+    int64_t rows, height, width, channels, kernel;
+    const float *pose, *grad;                           // its input, and the gradient of its output
+};
+
+// The gradient is made in tiles of output channels, any number of which may be worked on by itself.
+struct ResidualSizes {
+    int64_t tiles;
+    int64_t rows;                                       // that are worked on together; a multiple of them is best
+    size_t sums, scratch;                               // floats: the gradient, packed; what a thread works in
+};
+
 }  // namespace torchcaps

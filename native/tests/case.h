@@ -81,5 +81,6 @@ void test_values();
 void test_limits();
 void test_runtime();
 void test_primary();
+void test_residual();
 
 }}  // namespace

@@ -16,6 +16,7 @@ int main() {
     for (const std::string& path : torchcaps::usable_paths()) std::printf(" %s", path.c_str());
     std::printf("\n");
     run("primary", test_primary);
+    run("residual", test_residual);
     run("runtime", test_runtime);
     run("limits", test_limits);
     run("values", test_values);

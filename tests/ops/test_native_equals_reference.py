@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from support import threads
 from torchcaps.functional import Epanechnikov, list_routings, routing_method, trace_routing
 from torchcaps.functional.density import l1, resolve_distance, resolve_kernel
 from torchcaps.functional.em import weighted_variance
@@ -137,16 +138,6 @@ def cases(draw: st.DrawFn) -> Case:
         options=options,
         seed=draw(st.integers(0, 2**31)),
     )
-
-
-@contextmanager
-def threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -5,6 +5,7 @@
 #include "frem.h"
 #include "frms.h"
 #include "primary.h"
+#include "residual.h"
 
 namespace torchcaps { namespace TORCHCAPS_ISA {
 

@@ -31,3 +31,11 @@ def convolution(in_channels: int, out_channels: int, kernel_size: int, how: Conv
     # .to(), not .contiguous(), which leaves the strides of a single input channel as they are
     conv.weight.data = conv.weight.data.to(memory_format=torch.channels_last)
     return conv
+
+
+def is_as_made(layer: nn.Module) -> bool:
+    """Whether a layer is what :func:`convolution` gives, and nobody looks at it; else it has to be called."""
+    if type(layer) is not nn.Conv2d or layer.padding != "same" or layer.padding_mode != "zeros":
+        return False
+    hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
+    return layer.dilation == (1, 1) and layer.groups == 1 and not any(hooks)

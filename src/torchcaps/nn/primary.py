@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from torchcaps.nn.initial import ConvInit, convolution
+from torchcaps.nn.initial import ConvInit, convolution, is_as_made
 from torchcaps.nn.routed import check_placement, check_positive
 from torchcaps.ops.primary import primary_capsules
 from torchcaps.types import POSE_SIZE, Capsules
@@ -32,8 +32,7 @@ class PrimaryCapsules(nn.Module):
         check_placement("PrimaryCapsules", "the image", image, self.pose.weight)
         maps: Tensor = self.pose(image)  # [B, 16 capsules, H, W]
         head = self.activation
-        hooks = (head._forward_hooks, head._forward_pre_hooks, head._backward_hooks, head._backward_pre_hooks)
-        if type(head) is nn.Conv2d and head.bias is not None and not any(hooks):
+        if is_as_made(head) and head.bias is not None:
             return Capsules(*primary_capsules(maps, head.weight, head.bias))
         pose = maps.relu_()  # the layer was replaced, or someone looks at it: it has to be called
         return Capsules(pose, head(pose).sigmoid_())

@@ -2,8 +2,9 @@
 
 from torch import nn
 
-from torchcaps.nn.initial import ConvInit, convolution
+from torchcaps.nn.initial import ConvInit, convolution, is_as_made
 from torchcaps.nn.routed import check_capsules, check_positive
+from torchcaps.ops.residual import pose_residual
 from torchcaps.types import POSE_SIZE, Capsules
 
 
@@ -25,5 +26,6 @@ class PoseResidual(nn.Module):
     def forward(self, capsules: Capsules) -> Capsules:
         """``[B, 16 n, H, W]``, ``[B, n, H, W]`` -> the same shapes."""
         pose, activation = check_capsules("PoseResidual", capsules, self.capsules, self.conv.weight)
-        # in place, on the convolution's own output: these maps are large, and memory is what they cost
+        if is_as_made(self.conv):
+            return Capsules(pose_residual(pose, self.conv.weight, self.conv.bias), activation)
         return Capsules(self.conv(pose).add_(pose).relu_(), activation)

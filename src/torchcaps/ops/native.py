@@ -106,10 +106,13 @@ def _spec(
     )
 
 
+def rows(maps: Tensor) -> Tensor:
+    """``[B, C, H, W]`` -> ``[B, H, W, C]``, dense, as the core reads maps; no copy where they are channels-last."""
+    return maps.detach().contiguous(memory_format=torch.channels_last).permute(0, 2, 3, 1)
+
+
 def _as_the_core_reads(pose: Tensor, activation: Tensor, *parameters: Tensor) -> list[Tensor]:
-    """Maps as ``[B, H, W, channels]`` with the channels side by side (no copy where they are channels-last)."""
-    rows = (maps.detach().contiguous(memory_format=torch.channels_last) for maps in (pose, activation))
-    return [maps.permute(0, 2, 3, 1) for maps in rows] + [p.detach().contiguous() for p in parameters]
+    return [rows(pose), rows(activation), *(p.detach().contiguous() for p in parameters)]
 
 
 def _new_outputs(pose: Tensor, weight: Tensor, window: list[int]) -> tuple[Tensor, Tensor]:

@@ -42,11 +42,11 @@ def native_primary(maps: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, 
     """The twin of :func:`reference_primary`, which reads and writes the large maps once."""
     pose, activation = _new_outputs(maps, weight)
     native.core.primary_forward(
-        _rows(maps),
+        native.rows(maps),
         weight.detach().contiguous(),
         bias.detach().contiguous(),
-        _rows(pose),
-        _rows(activation),
+        native.rows(pose),
+        native.rows(activation),
         torch.get_num_threads(),
     )
     return pose, activation
@@ -55,13 +55,13 @@ def native_primary(maps: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, 
 @torch.library.custom_op("torchcaps::primary_", mutates_args={"maps"}, device_types="cpu")
 def native_primary_(maps: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """:func:`native_primary` that leaves the poses in ``maps`` and returns the activations; without a gradient."""
-    rows, activation = _rows(maps), _new_activation(maps, weight)
+    rows, activation = native.rows(maps), _new_activation(maps, weight)
     native.core.primary_forward(
         rows,
         weight.detach().contiguous(),
         bias.detach().contiguous(),
         rows,
-        _rows(activation),
+        native.rows(activation),
         torch.get_num_threads(),
     )
     if rows.data_ptr() != maps.data_ptr():
@@ -76,22 +76,17 @@ def native_primary_backward(
     """Gradients of the three tensors of :func:`native_primary`."""
     grad_maps, grad_weight, grad_bias = _new_gradients(weight, pose)
     native.core.primary_backward(
-        _rows(pose),
-        _rows(activation),
+        native.rows(pose),
+        native.rows(activation),
         weight.detach().contiguous(),
-        _rows(grad_pose),
-        _rows(grad_activation),
-        _rows(grad_maps),
+        native.rows(grad_pose),
+        native.rows(grad_activation),
+        native.rows(grad_maps),
         grad_weight,
         grad_bias,
         torch.get_num_threads(),
     )
     return grad_maps, grad_weight, grad_bias
-
-
-def _rows(maps: Tensor) -> Tensor:
-    """``[B, C, H, W]`` -> ``[B, H, W, C]``, dense; no copy where a map is channels-last."""
-    return maps.detach().contiguous(memory_format=torch.channels_last).permute(0, 2, 3, 1)
 
 
 def _new_activation(maps: Tensor, weight: Tensor) -> Tensor:

@@ -49,9 +49,9 @@ SETS: dict[str, Callable[[], Recipe]] = {
     "cifar10": cifar10,
     "turntable": turntable,
 }
-# Poses shrink by about 2 std / sqrt(inputs) a layer. These starts bring them to the class capsules at a hundredth of their
-# size or so, through three layers and through four: smaller ones learn late; where they arrive whole, a step of the class
-# matrices moves the scores by so much that training falls back to chance.
+# Poses shrink by about 2 std / sqrt(inputs) a layer. With these starts about a hundredth of them is left for the class
+# capsules, behind three layers or four. Smaller ones learn late; where poses arrive whole, a step of the class matrices
+# moves the scores by so much that training falls back to chance.
 STDS = {"hybrid32": 0.5, "hybrid64": 1.0}
 RATES = {"hybrid32": 6e-3, "hybrid64": 2e-3, "cnn32": 2e-3, "cnn64": 2e-3}
 EPOCHS = {"smallnorb": 6, "mnist": 3, "fashion-mnist": 5, "cifar10": 5, "turntable": 24}  # of the learned settings

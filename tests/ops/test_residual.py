@@ -1,0 +1,289 @@
+"""The residual block's operator: equal to plain PyTorch, and a citizen of PyTorch as routing is."""
+
+import copy
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.testing import assert_close
+
+from support import threads
+from torchcaps import Capsules, create_model, use_backend
+from torchcaps.nn import PoseResidual
+from torchcaps.ops import native
+from torchcaps.ops.residual import (
+    native_residual,
+    native_residual_weight_backward,
+    pose_residual,
+    reference_residual,
+)
+
+NAMES = ("output", "gradient of pose", "gradient of weight", "gradient of bias")
+LAYOUTS = (torch.contiguous_format, torch.channels_last)
+
+
+def tensors(
+    batch: int = 2, n: int = 2, height: int = 5, width: int = 4, kernel: int = 3, seed: int = 0
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Multiples of powers of two, so that what ReLU sees is exact and never 0: its gradient has no doubtful cases."""
+    g = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=torch.float64, generator=g)
+
+    pose = (8 * normal(batch, 16 * n, height, width)).round() / 8
+    weight = (6 * normal(16 * n, 16 * n, kernel, kernel)).round() / 64
+    return pose, weight, (8 * normal(16 * n)).round() / 8 + 2**-10
+
+
+def floats(*inputs: Tensor) -> tuple[Tensor, ...]:
+    return tuple(t.float().requires_grad_() for t in inputs)
+
+
+def run(
+    function,
+    inputs: tuple[Tensor, ...],
+    dtype: torch.dtype = torch.float32,
+    layout: torch.memory_format = torch.channels_last,
+    weight_layout: torch.memory_format = torch.channels_last,
+) -> list[Tensor]:
+    """The output and all gradients."""
+    layouts = (layout, weight_layout, torch.contiguous_format)
+    leaves = [t.to(dtype).clone(memory_format=m) for t, m in zip(inputs, layouts, strict=False)]
+    leaves = [t.requires_grad_() for t in leaves]
+    output = function(*leaves)
+    loss = (output * torch.linspace(-1, 1, output.numel(), dtype=dtype).reshape(output.shape)).sum()
+    return [output.detach(), *torch.autograd.grad(loss, leaves)]
+
+
+def assert_near(found: list[Tensor], wanted: list[Tensor]) -> None:
+    """Single precision against double precision.
+
+    A value is a sum of up to 2000 products, of which rounding leaves about their number's root times 6e-8: 1e-5 of
+    the largest value leaves some room, and a missing or doubled product is far above.
+    """
+    for name, ours, theirs in zip(NAMES, found, wanted, strict=True):
+        assert ours.shape == theirs.shape, name
+        size = float(theirs.abs().max().clamp(min=1.0)) if theirs.numel() else 1.0
+        assert_close(ours.double(), theirs, rtol=0, atol=1e-5 * size, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.mark.parametrize("path", ["auto", "baseline"])
+@settings(max_examples=60)
+@given(
+    batch=st.integers(0, 3),
+    n=st.integers(1, 4),  # 16 n is 4, 2, 0 above a multiple of 6
+    height=st.integers(1, 7),
+    width=st.integers(1, 7),
+    kernel=st.sampled_from([1, 3, 5]),
+    count=st.integers(1, 3),
+    channels_last=st.booleans(),
+    weight_channels_last=st.booleans(),
+    seed=st.integers(0, 2**31),
+)
+def test_output_and_gradients(
+    path: str,
+    batch: int,
+    n: int,
+    height: int,
+    width: int,
+    kernel: int,
+    count: int,
+    channels_last: bool,
+    weight_channels_last: bool,
+    seed: int,
+) -> None:
+    inputs = tensors(batch, n, height, width, kernel, seed)
+    layouts = [LAYOUTS[last] for last in (channels_last, weight_channels_last)]
+    wanted = run(reference_residual, inputs, torch.float64, *layouts)
+    native.core.set_vector_path(path)
+    try:
+        with threads(count), use_backend("native"):
+            found = run(pose_residual, inputs, torch.float32, *layouts)
+    finally:
+        native.core.set_vector_path("auto")
+    assert_near(found, wanted)
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_gradients_have_the_strides_of_the_weight(kernel: int) -> None:
+    """What DDP wants; also of a weight that is neither of the usual layouts."""
+    pose, weight, bias = floats(*tensors(kernel=kernel))
+    wanted = torch.autograd.grad(reference_residual(pose, weight, bias).square().sum(), weight)[0]
+    for order in ((0, 1, 2, 3), (0, 2, 3, 1), (3, 0, 1, 2), (1, 0, 3, 2)):
+        back = sorted(range(4), key=order.__getitem__)
+        leaf = weight.detach().permute(order).contiguous().permute(back).requires_grad_()
+        with use_backend("native"):
+            (gradient,) = torch.autograd.grad(pose_residual(pose, leaf, bias).square().sum(), leaf)
+        assert gradient.stride() == leaf.stride()
+        assert_close(gradient, wanted, rtol=0, atol=1e-5 * float(wanted.abs().max()))
+
+
+def test_several_blocks_of_rows() -> None:
+    inputs = tensors(batch=3, n=8, height=20, width=19)
+    wanted = run(reference_residual, inputs, torch.float64)
+    with use_backend("native"):
+        assert_near(run(pose_residual, inputs), wanted)
+
+
+def test_without_a_bias() -> None:
+    pose, weight, bias = tensors()
+    wanted = run(reference_residual, (pose, weight, torch.zeros_like(bias)), torch.float64)
+    with use_backend("native"):
+        found = run(lambda p, w: pose_residual(p, w, None), (pose, weight))
+    assert_near([*found, wanted[3].float()], wanted)
+
+
+@pytest.mark.parametrize("needed", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)])
+def test_only_the_gradients_that_are_needed(needed: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = tensors()
+    wanted = run(reference_residual, inputs, torch.float64)
+    leaves = [t.float().requires_grad_(k in needed) for k, t in enumerate(inputs)]
+    output = native_residual(*leaves).relu_()
+    if 1 not in needed:
+        monkeypatch.setattr(native, "core", None)  # not called for
+    weights = torch.linspace(-1, 1, output.numel()).reshape(output.shape)
+    (output * weights).sum().backward()
+    for k, leaf in enumerate(leaves):
+        if k in needed:
+            assert_close(leaf.grad.double(), wanted[1 + k], rtol=0, atol=1e-5 * float(wanted[1 + k].abs().max()))
+        else:
+            assert leaf.grad is None, NAMES[1 + k]
+
+
+def uses_the_operator(*inputs: Tensor | None) -> bool:
+    node = pose_residual(*inputs).grad_fn
+    return "residual" in str(node.next_functions[0][0])
+
+
+@pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel")
+def test_where_the_operator_serves() -> None:
+    pose, weight, bias = floats(*tensors())
+    with use_backend("native"):
+        assert uses_the_operator(pose, weight, bias)
+        assert uses_the_operator(pose.detach(), weight, None)
+        assert not uses_the_operator(pose, weight.detach(), bias)
+        assert not uses_the_operator(pose, weight[:, :, :2, :2], bias)  # an even kernel
+        assert not uses_the_operator(pose, weight[:, :, :, :1], bias)
+        assert not uses_the_operator(pose[:, :24], weight[:24, :24], bias[:24])
+        assert not uses_the_operator(pose.double(), weight.double(), bias.double())
+    with use_backend("reference"):
+        assert not uses_the_operator(pose, weight, bias)
+
+
+def test_opcheck() -> None:
+    for kernel, size in ((3, 4), (1, 4), (5, 1)):
+        pose, weight, bias = floats(*tensors(height=size, width=size, kernel=kernel))
+        last = pose.detach().to(memory_format=torch.channels_last).requires_grad_()
+        for inputs in ((last, weight, bias), (pose, weight, None)):
+            torch.library.opcheck(native_residual, inputs)
+        weight_last = weight.detach().to(memory_format=torch.channels_last)
+        for of in (weight.detach(), weight_last):
+            torch.library.opcheck(native_residual_weight_backward, (torch.randn_like(last), last.detach(), of))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compiles_to_one_graph(backend: str) -> None:
+    torch.manual_seed(0)
+    layer = PoseResidual(2, conv_init="torch")
+    twin = copy.deepcopy(layer)
+    compiled = torch.compile(layer, fullgraph=True, backend=backend)
+    capsules = Capsules(torch.randn(2, 32, 8, 8), torch.rand(2, 2, 8, 8))
+    with use_backend("native"):
+        for network in (compiled, twin):
+            network(capsules).pose.square().sum().backward()
+        assert_close(compiled(capsules).pose, twin(capsules).pose, rtol=1e-4, atol=1e-5)
+    for ours, theirs in zip(layer.parameters(), twin.parameters(), strict=True):
+        assert_close(ours.grad, theirs.grad, rtol=1e-3, atol=1e-4)
+
+
+def test_a_network_exports_with_any_batch_size() -> None:
+    torch.manual_seed(0)
+    network = create_model("hybrid32").eval()
+    batch = torch.export.Dim("batch", min=1, max=64)
+    with use_backend("native"):
+        program = torch.export.export(network, (torch.randn(3, 1, 32, 32),), dynamic_shapes={"image": {0: batch}})
+        assert any("torchcaps.residual" in str(node.target) for node in program.graph.nodes)
+        image = torch.randn(2, 1, 32, 32)
+        assert_close(tuple(program.module()(image)), tuple(network(image)))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_other_types_run_in_plain_pytorch(dtype: torch.dtype) -> None:
+    layer, capsules = PoseResidual(2), Capsules(torch.randn(2, 32, 8, 8), torch.rand(2, 2, 8, 8))
+    wanted = layer(capsules).pose
+    with use_backend("native"):
+        pose = layer.to(dtype)(Capsules(*(t.to(dtype) for t in capsules))).pose
+    assert pose.dtype == dtype
+    assert_close(pose.float(), wanted, rtol=0.02, atol=0.02)
+
+
+def test_autocast_chooses_the_types_as_before() -> None:
+    layer, capsules = PoseResidual(2), Capsules(torch.randn(2, 32, 8, 8), torch.rand(2, 2, 8, 8))
+    with use_backend("native"), torch.autocast("cpu", dtype=torch.bfloat16):
+        assert layer(capsules).pose.dtype == torch.bfloat16
+
+
+def test_vmap_runs_in_plain_pytorch() -> None:
+    pose, weight, bias = floats(*tensors())
+    with use_backend("native"):
+        stacked = torch.func.vmap(lambda p: pose_residual(p, weight, bias))(pose.unsqueeze(0))
+    assert_close(stacked[0], reference_residual(pose, weight, bias))
+
+
+def test_a_second_derivative_is_refused() -> None:
+    pose, weight, bias = floats(*tensors())
+    with use_backend("native"):
+        output = pose_residual(pose, weight, bias)
+    (gradient,) = torch.autograd.grad(output.square().sum(), weight, create_graph=True)
+    with pytest.raises(NotImplementedError, match=r'use_backend\("reference"\)'):
+        gradient.sum().backward()
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_without_gradients(mode) -> None:
+    layer, capsules = PoseResidual(2), Capsules(torch.randn(2, 32, 8, 8), torch.rand(2, 2, 8, 8))
+    wanted = layer(capsules)
+    with use_backend("native"), mode():
+        assert_close(layer(capsules).pose, wanted.pose)
+
+
+def test_a_hooked_or_replaced_layer_is_called() -> None:
+    layer, capsules = PoseResidual(2), Capsules(torch.randn(2, 32, 8, 8), torch.rand(2, 2, 8, 8))
+    wanted = layer(capsules)
+    seen: list[Tensor] = []
+    handle = layer.conv.register_forward_hook(lambda module, inputs, output: seen.append(output.detach().clone()))
+    assert_close(layer(capsules), wanted)
+    handle.remove()
+    plain = layer.conv
+    layer.conv = nn.Conv2d(32, 32, 3, padding="same", dilation=2)
+    assert_close(layer(capsules).pose, (layer.conv(capsules.pose) + capsules.pose).relu())
+    layer.conv = plain
+    assert_close(layer(capsules), wanted)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_same_bits_in_every_run(count: int) -> None:
+    inputs = tensors(batch=7)
+    with threads(count), use_backend("native"):
+        wanted = run(pose_residual, inputs)
+        for _ in range(5):
+            again = run(pose_residual, inputs)
+            assert all(torch.equal(ours, theirs) for ours, theirs in zip(again, wanted, strict=True))
+
+
+def test_wrong_sizes_are_refused_by_the_core_itself() -> None:
+    pose, weight, _ = (t.float() for t in tensors())
+    grad = torch.randn_like(pose)
+    even = weight[:, :, 1:]
+    for inputs in (
+        (grad[:1], pose, weight),
+        (grad, pose[:, :16], weight),
+        (grad, pose, weight[:16]),
+        (grad, pose, even),
+    ):
+        with pytest.raises(ValueError, match="wanted"):
+            native_residual_weight_backward(*inputs)
