@@ -85,13 +85,21 @@ void primary_backward(const Constant& pose, const Constant& activation, const Co
     run_primary_backward(primary, grad_weight.data(), grad_bias.data(), int(threads));
 }
 
-void residual_backward(const Constant& pose, const Constant& grad, const Tensor& grad_weight, const Tensor& grad_bias,
-                       int64_t threads) {
+void residual_forward(const Constant& input, const Constant& weight, const Constant& bias, const Tensor& output, bool reversed,
+                      int64_t threads) {
     check_threads(threads);
-    const Residual residual = check_residual({array_of(pose, "pose"), array_of(grad, "grad"), array_of(grad_weight, "grad_weight"),
-                                              array_of(grad_bias, "grad_bias")});
+    const Residual residual = check_residual({array_of(input, "input"), array_of(weight, "weight"), array_of(bias, "bias"),
+                                              array_of(output, "output")}, reversed);
     nb::gil_scoped_release release;
-    run_residual_backward(residual, grad_weight.data(), grad_bias.data(), int(threads));
+    run_residual_forward(residual, int(threads));
+}
+
+void residual_backward(const Constant& pose, const Constant& grad, const Tensor& grad_weight, int64_t threads) {
+    check_threads(threads);
+    const Residual residual = check_residual_gradient(
+        {array_of(pose, "pose"), array_of(grad, "grad"), array_of(grad_weight, "grad_weight")});
+    nb::gil_scoped_release release;
+    run_residual_backward(residual, grad_weight.data(), int(threads));
 }
 
 nb::dict capabilities() {
@@ -140,8 +148,10 @@ NB_MODULE(_native, m) {
     m.def("primary_backward", &primary_backward, array("pose"), array("activation"), array("weight"), array("grad_pose"),
           array("grad_activation"), array("grad_map"), array("grad_weight"), array("grad_bias"), "threads"_a,
           "Gradients of primary_forward; overwrites grad_map, grad_weight and grad_bias.");
-    m.def("residual_backward", &residual_backward, array("pose"), array("grad"), array("grad_weight"), array("grad_bias"), "threads"_a,
-          "Weight and bias gradients of a convolution that keeps its map's size; overwrites grad_weight and grad_bias.");
+    m.def("residual_forward", &residual_forward, array("input"), array("weight"), array("bias"), array("output"), "reversed"_a, "threads"_a,
+          "Writes output = input + bias + convolution, 3x3 or 5x5, of the map's size; reversed: with the weight of its gradient.");
+    m.def("residual_backward", &residual_backward, array("pose"), array("grad"), array("grad_weight"), "threads"_a,
+          "The weight gradient of such a convolution; overwrites grad_weight.");
     m.def("capabilities", &capabilities, "Vector paths compiled in, those this CPU can run, and the one in use.");
     m.def("set_vector_path", &set_vector_path, "name"_a, "'avx2', 'baseline', or 'auto' for the best this CPU has.");
 }

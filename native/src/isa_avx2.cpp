@@ -9,6 +9,7 @@ namespace torchcaps {
 using namespace avx2;
 const Kernels avx2_kernels = {
     "avx2", Vec::W, kRows, scratch_size, pack, unpack, forward, backward,
-    primary_forward, primary_backward, residual_sizes, residual_clear, residual_backward, residual_unpack,
+    primary_forward, primary_backward, residual_sizes, residual_filters, residual_forward,
+    residual_tile, residual_point, residual_weight,
 };
 }

@@ -7,6 +7,7 @@ namespace torchcaps {
 using namespace baseline;
 const Kernels baseline_kernels = {
     "baseline", Vec::W, kRows, scratch_size, pack, unpack, forward, backward,
-    primary_forward, primary_backward, residual_sizes, residual_clear, residual_backward, residual_unpack,
+    primary_forward, primary_backward, residual_sizes, residual_filters, residual_forward,
+    residual_tile, residual_point, residual_weight,
 };
 }

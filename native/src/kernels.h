@@ -22,13 +22,14 @@ struct Kernels {
     // Positions [begin, end) of the head of the primary capsules.
     void (*primary_forward)(const Primary&, int64_t begin, int64_t end);
     void (*primary_backward)(const Primary&, const PrimarySums& sums, int64_t begin, int64_t end);
-    // The residual block's weight gradient: rows [begin, end) are added to the sums of output tiles [first, last).
+    // The residual block. Filters at the points, for one panel of outputs; tiles [begin, end), at most a block, of the output.
     ResidualSizes (*residual_sizes)(const Residual&);
-    void (*residual_clear)(const Residual&, float* sums, int64_t first, int64_t last);
-    void (*residual_backward)(const Residual&, float* sums, float* scratch, int64_t begin, int64_t end, int64_t first,
-                              int64_t last);
-    // Sums -> weight [channels][kernel][kernel][channels], bias [channels].
-    void (*residual_unpack)(const Residual&, const float* sums, float* weight, float* bias, int64_t first, int64_t last);
+    void (*residual_filters)(const Residual&, float* filters, int64_t panel);
+    void (*residual_forward)(const Residual&, const float* filters, float* scratch, int64_t begin, int64_t end);
+    // Its weight gradient: one tile of the shared block that starts at `begin`; the block's sums at one point; one panel.
+    void (*residual_tile)(const Residual&, float* inputs, float* grads, int64_t begin, int64_t tile);
+    void (*residual_point)(const Residual&, const float* inputs, const float* grads, int64_t tiles, float* sums, int64_t point);
+    void (*residual_weight)(const Residual&, const float* sums, float* weight, int64_t panel);
 };
 
 extern const Kernels baseline_kernels;

@@ -65,18 +65,20 @@ struct PrimarySums {
 };
 constexpr int kPrimaryRows = 4;
 
-// The residual block's convolution, kernel x kernel, whose weight gradient is wanted. Dense maps
-// [rows][width][channels], the rows of all images below each other; channels is a multiple of 16, kernel is odd.
+// The residual block: input + convolution, kernel x kernel; and its gradients. Dense maps [batch][height][width][channels];
+// channels is a multiple of 16, kernel is 3 or 5.
 struct Residual {
-    int64_t rows, height, width, channels, kernel;
-    const float *pose, *grad;                           // its input, and the gradient of its output
+    int64_t batch, height, width, channels, kernel;
+    const float *input, *weight, *bias;                 // weight [output][tap][input]
+    bool reversed;                                      // the filter's axes exchanged, its taps reversed: the input's gradient
+    float* output;
+    const float* grad;                                  // of the output, where the weight's gradient is wanted
 };
 
-// The gradient is made in tiles of output channels, any number of which may be worked on by itself.
 struct ResidualSizes {
-    int64_t tiles;
-    int64_t rows;                                       // that are worked on together; a multiple of them is best
-    size_t sums, scratch;                               // floats: the gradient, packed; what a thread works in
+    int64_t tiles, panels, points;                      // of the maps; of output channels; where filters are evaluated
+    int64_t block, shared_block;                        // tiles that are worked on together, by a thread and by all
+    size_t filters, scratch, shared;                    // floats: filters at the points; a thread's; tiles of a shared block
 };
 
 }  // namespace torchcaps

@@ -1,4 +1,4 @@
-// The residual block's weight gradient: against plain loops in double precision, odd sizes, bad arrays.
+// The residual block and its gradients: against plain loops in double precision, odd sizes, bad arrays.
 #include <cmath>
 #include <stdexcept>
 
@@ -8,122 +8,163 @@
 namespace torchcaps { namespace testing {
 namespace {
 
+// A sum in double precision, and the size of its terms without their signs.
+struct Sum {
+    double value = 0, size = 0;
+    void add(double term) { value += term, size += std::fabs(term); }
+};
+
 struct Convolution {
     int64_t batch, height, width, channels, kernel;
-    Floats pose, grad, grad_weight, grad_bias;
+    Floats input, grad, weight, bias, output, grad_weight;
 
     Convolution(int64_t b, int64_t h, int64_t w, int64_t n, int64_t k)
         : batch(b), height(h), width(w), channels(16 * n), kernel(k) {
         std::mt19937 generator(unsigned(b + 10 * h + 100 * w + 1000 * n + 10000 * k));
         std::normal_distribution<float> normal;
-        for (Floats* data : {&pose, &grad}) {
-            data->resize(size_t(b * h * w * channels));
-            for (float& x : *data) x = normal(generator);
-        }
+        const auto fill = [&](Floats& data, int64_t size) {
+            data.resize(size_t(size));
+            for (float& x : data) x = normal(generator);
+        };
+        fill(input, b * h * w * channels), fill(grad, b * h * w * channels);
+        fill(weight, channels * k * k * channels), fill(bias, channels);
     }
     Array maps(Floats& data) { return dense_array(data, {batch, height, width, channels}); }
+    Array weights(Floats& data) { return dense_array(data, {channels, kernel, kernel, channels}); }
     ResidualArrays arrays() {
-        grad_weight.assign(size_t(channels * kernel * kernel * channels), NAN), grad_bias.assign(size_t(channels), NAN);
-        return {maps(pose), maps(grad), dense_array(grad_weight, {channels, kernel, kernel, channels}),
-                dense_array(grad_bias, {channels})};
+        output.assign(input.size(), NAN);
+        return {maps(input), weights(weight), dense_array(bias, {channels}), maps(output)};
     }
-    void run(int threads) {
-        const Residual residual = check_residual(arrays());
-        run_residual_backward(residual, grad_weight.data(), grad_bias.data(), threads);
+    ResidualGradientArrays gradient_arrays() {
+        grad_weight.assign(weight.size(), NAN);
+        return {maps(input), maps(grad), weights(grad_weight)};
+    }
+    void run(bool reversed, int threads) { run_residual_forward(check_residual(arrays(), reversed), threads); }
+    void run_gradient(int threads) {
+        const Residual residual = check_residual_gradient(gradient_arrays());
+        run_residual_backward(residual, grad_weight.data(), threads);
     }
 
-    struct Sum {
-        double value = 0, size = 0;   // size: that of the terms, without their signs
-        void add(double term) { value += term, size += std::fabs(term); }
-    };
-    // [output][dy][dx][input], and the bias behind it
-    std::vector<Sum> wanted() const {
-        const size_t c = size_t(channels);
-        std::vector<Sum> sums(c * c * size_t(kernel * kernel) + c);
+    // visit(position, neighbour, tap) for all pairs of positions that a tap joins
+    template <class Visit>
+    void each_pair(Visit visit) const {
         for (int64_t k = 0; k < batch * height * width; ++k)
-            for (size_t o = 0; o < c; ++o) {
-                const double g = grad[size_t(k) * c + o];
-                sums[sums.size() - c + o].add(g);
-                for (int64_t dy = 0; dy < kernel; ++dy)
-                    for (int64_t dx = 0; dx < kernel; ++dx) {
-                        const int64_t y = k / width % height + dy - kernel / 2, x = k % width + dx - kernel / 2;
-                        if (y < 0 || y >= height || x < 0 || x >= width) continue;
-                        const float* from = &pose[size_t((k / (width * height) * height + y) * width + x) * c];
-                        Sum* to = &sums[((o * size_t(kernel) + size_t(dy)) * size_t(kernel) + size_t(dx)) * c];
-                        for (size_t i = 0; i < c; ++i) to[i].add(g * from[i]);
-                    }
-            }
+            for (int64_t dy = 0; dy < kernel; ++dy)
+                for (int64_t dx = 0; dx < kernel; ++dx) {
+                    const int64_t y = k / width % height + dy - kernel / 2, x = k % width + dx - kernel / 2;
+                    if (y < 0 || y >= height || x < 0 || x >= width) continue;
+                    visit(size_t(k), size_t((k / (width * height) * height + y) * width + x), size_t(dy * kernel + dx));
+                }
+    }
+    size_t weight_at(size_t o, size_t tap, size_t i) const { return (o * size_t(kernel * kernel) + tap) * size_t(channels) + i; }
+
+    std::vector<Sum> wanted(bool reversed) const {
+        const size_t c = size_t(channels);
+        std::vector<Sum> sums(input.size());
+        for (size_t k = 0; k < sums.size(); ++k) sums[k].add(input[k]), sums[k].add(bias[k % c]);
+        each_pair([&](size_t to, size_t from, size_t tap) {
+            if (reversed) std::swap(to, from);   // the gradient goes the other way
+            for (size_t o = 0; o < c; ++o)
+                for (size_t i = 0; i < c; ++i) {
+                    const double w = reversed ? weight[weight_at(i, tap, o)] : weight[weight_at(o, tap, i)];
+                    sums[to * c + o].add(w * input[from * c + i]);
+                }
+        });
         return sums;
     }
-    // A rounding is at most 6e-8 of a product or of a partial sum, which is at most the sum's size. Some ten of those are
-    // allowed: roundings are many, but of either sign, and few partial sums come near the size.
-    void check(const std::vector<Sum>& sums) const {
-        for (size_t k = 0; k < sums.size(); ++k) {
-            const bool weight = k < grad_weight.size();
-            const float found = weight ? grad_weight[k] : grad_bias[k - grad_weight.size()];
-            CHECK(std::fabs(double(found) - sums[k].value) <= 6e-7 * sums[k].size,
-                  "%s of %dx%dx%dx%d, kernel %d (%s), at %zu: %.9g, wanted %.9g", weight ? "weight" : "bias", int(batch), int(height),
-                  int(width), int(channels), int(kernel), kernels_in_use().name, k, double(found), sums[k].value);
-        }
+    std::vector<Sum> wanted_gradient() const {
+        const size_t c = size_t(channels);
+        std::vector<Sum> sums(weight.size());
+        each_pair([&](size_t at, size_t from, size_t tap) {
+            for (size_t o = 0; o < c; ++o)
+                for (size_t i = 0; i < c; ++i) sums[weight_at(o, tap, i)].add(double(grad[at * c + o]) * input[from * c + i]);
+        });
+        return sums;
+    }
+    // A tile's values are rounded at the size of all its terms, not only of those in a sum: so the error is measured by the
+    // largest sum's size. A rounding is 6e-8; a hundred are allowed, for what the transforms add up and take away again.
+    void check(const Floats& found, const std::vector<Sum>& sums, const char* what) const {
+        double size = 0;
+        for (const Sum& sum : sums) size = std::max(size, sum.size);
+        for (size_t k = 0; k < sums.size(); ++k)
+            CHECK(std::fabs(double(found[k]) - sums[k].value) <= 6e-6 * size,
+                  "%s of %dx%dx%dx%d, kernel %d (%s), at %zu: %.9g, wanted %.9g", what, int(batch), int(height), int(width),
+                  int(channels), int(kernel), kernels_in_use().name, k, double(found[k]), sums[k].value);
     }
 };
 
-void test_gradient_values() {
-    // one position; lower or narrower than the kernel; blocks of many images, of one row, and with a rest; no image at all
+void test_convolution_values() {
+    // one position; lower or narrower than the kernel or a tile; rests of tiles, rows and blocks; no image at all
     for (Convolution c :
-         {Convolution(1, 1, 1, 1, 1), Convolution(1, 1, 1, 2, 5), Convolution(3, 1, 2, 1, 3), Convolution(2, 4, 1, 3, 5),
-          Convolution(2, 3, 7, 2, 9), Convolution(3, 5, 4, 1, 1), Convolution(2, 5, 3, 5, 3), Convolution(70, 2, 3, 1, 3),
-          Convolution(1, 3, 300, 1, 3), Convolution(2, 20, 23, 1, 5), Convolution(0, 2, 2, 1, 3)}) {
-        const auto sums = c.wanted();
+         {Convolution(1, 1, 1, 2, 5), Convolution(3, 1, 2, 1, 3), Convolution(2, 4, 1, 3, 5), Convolution(2, 3, 7, 2, 3),
+          Convolution(2, 5, 3, 5, 3), Convolution(70, 2, 3, 1, 3), Convolution(1, 3, 300, 1, 3), Convolution(2, 20, 23, 1, 5),
+          Convolution(3, 4, 4, 2, 5), Convolution(0, 2, 2, 1, 3)}) {
+        const auto forward = c.wanted(false), reversed = c.wanted(true), gradient = c.wanted_gradient();
         for (const std::string& path : usable_paths()) {
             set_vector_path(path);
+            Floats bits[3];
             for (int threads : {1, 2, 3, 16}) {
-                c.run(threads);
-                c.check(sums);
-                const Floats weight = c.grad_weight, bias = c.grad_bias;
-                c.run(threads);
-                CHECK(weight == c.grad_weight && bias == c.grad_bias, "%d threads: other bits", threads);
+                const Floats* results[] = {&c.output, &c.output, &c.grad_weight};
+                for (int k = 0; k < 3; ++k) {
+                    k < 2 ? c.run(k == 1, threads) : c.run_gradient(threads);
+                    k == 0 ? c.check(c.output, forward, "output")
+                           : k == 1 ? c.check(c.output, reversed, "input gradient") : c.check(c.grad_weight, gradient, "weight gradient");
+                    if (threads == 1) bits[k] = *results[k];
+                    CHECK(bits[k] == *results[k], "%d threads: other bits", threads);
+                }
             }
         }
     }
     set_vector_path("auto");
 }
 
-void test_gradient_arrays() {
+template <class Arrays, class Check, class Change>
+void refused(Arrays arrays, Check check, const char* word, Change change) {
+    change(arrays);
+    try {
+        check(arrays);
+    } catch (const std::invalid_argument& error) {
+        CHECK(std::string(error.what()).find(word) != std::string::npos, "the message is '%s'", error.what());
+        return;
+    }
+    CHECK(false, "%s was not refused", word);
+}
+
+void test_convolution_arrays() {
     Convolution c(2, 3, 4, 2, 3);
-    const auto refused = [&](const char* word, auto change) {
-        ResidualArrays a = c.arrays();
-        change(a);
-        try {
-            check_residual(a);
-        } catch (const std::invalid_argument& error) {
-            CHECK(std::string(error.what()).find(word) != std::string::npos, "the message is '%s'", error.what());
-            return;
-        }
-        CHECK(false, "%s was not refused", word);
+    const auto forward = [&](const char* word, auto change) {
+        refused(c.arrays(), [](const ResidualArrays& a) { check_residual(a, false); }, word, change);
     };
-    check_residual(c.arrays());   // as they are, they are fine
-    refused("multiple of 16", [](ResidualArrays& a) { a.pose.shape[3] -= 1; });
-    refused("multiple of 16", [](ResidualArrays& a) { a.pose.shape[3] = 0; });
-    refused("dimensions", [](ResidualArrays& a) { a.pose.dimensions = 3; });
-    refused("dimensions", [](ResidualArrays& a) { a.grad_weight.dimensions = 2; });
-    refused("only the batch", [](ResidualArrays& a) { a.pose.shape[2] = 0; });
-    refused("odd", [](ResidualArrays& a) { a.grad_weight.shape[1] = 2; });
-    refused("grad:", [](ResidualArrays& a) { a.grad.shape[0] += 1; });
-    refused("grad_weight", [](ResidualArrays& a) { a.grad_weight.shape[2] = 5; });
-    refused("grad_weight", [](ResidualArrays& a) { a.grad_weight.shape[0] = 16; });
-    refused("grad_bias", [](ResidualArrays& a) { a.grad_bias.shape[0] = 31; });
-    refused("contiguous", [](ResidualArrays& a) { a.pose.stride[2] += 1; });
-    refused("memory", [](ResidualArrays& a) { a.grad.data = nullptr; });
-    refused("too large", [](ResidualArrays& a) { a.pose.shape[0] = a.pose.shape[1] = int64_t(1) << 40; });
-    refused("too large", [](ResidualArrays& a) { a.pose.shape[2] = a.grad.shape[2] = int64_t(1) << 60; });
+    const auto gradient = [&](const char* word, auto change) {
+        refused(c.gradient_arrays(), check_residual_gradient, word, change);
+    };
+    check_residual(c.arrays(), true), check_residual_gradient(c.gradient_arrays());   // as they are, they are fine
+    forward("multiple of 16", [](auto& a) { a.input.shape[3] -= 1; });
+    forward("multiple of 16", [](auto& a) { a.input.shape[3] = 0; });
+    forward("dimensions", [](auto& a) { a.input.dimensions = 3; });
+    forward("dimensions", [](auto& a) { a.weight.dimensions = 2; });
+    forward("only the batch", [](auto& a) { a.input.shape[2] = 0; });
+    forward("wanted 3 or 5", [](auto& a) { a.weight.shape[1] = 7; });
+    forward("weight", [](auto& a) { a.weight.shape[2] = 5; });
+    forward("weight", [](auto& a) { a.weight.shape[0] = 16; });
+    forward("bias", [](auto& a) { a.bias.shape[0] = 31; });
+    forward("output", [](auto& a) { a.output.shape[0] += 1; });
+    forward("contiguous", [](auto& a) { a.input.stride[2] += 1; });
+    forward("memory", [](auto& a) { a.output.data = nullptr; });
+    forward("too large", [](auto& a) { a.input.shape[0] = a.input.shape[1] = int64_t(1) << 40; });
+    forward("too large", [](auto& a) { a.input.shape[3] = a.weight.shape[0] = a.weight.shape[3] = int64_t(1) << 60; });
+    gradient("multiple of 16", [](auto& a) { a.pose.shape[3] -= 1; });
+    gradient("wanted 3 or 5", [](auto& a) { a.grad_weight.shape[1] = 1; });
+    gradient("grad:", [](auto& a) { a.grad.shape[0] += 1; });
+    gradient("grad_weight", [](auto& a) { a.grad_weight.shape[0] = 16; });
+    gradient("memory", [](auto& a) { a.grad.data = nullptr; });
 }
 
 }  // namespace
 
 void test_residual() {
-    test_gradient_values();
-    test_gradient_arrays();
+    test_convolution_values();
+    test_convolution_arrays();
 }
 
 }}  // namespace

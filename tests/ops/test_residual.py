@@ -15,7 +15,8 @@ from torchcaps.nn import PoseResidual
 from torchcaps.ops import native
 from torchcaps.ops.residual import (
     native_residual,
-    native_residual_weight_backward,
+    native_residual_backward_pose,
+    native_residual_backward_weight,
     pose_residual,
     reference_residual,
 )
@@ -61,13 +62,13 @@ def run(
 def assert_near(found: list[Tensor], wanted: list[Tensor]) -> None:
     """Single precision against double precision.
 
-    A value is a sum of up to 2000 products, of which rounding leaves about their number's root times 6e-8: 1e-5 of
-    the largest value leaves some room, and a missing or doubled product is far above.
+    A value is a sum of up to 2000 products, of which rounding leaves about their number's root times 6e-8, and some
+    times that in tiles: 2e-5 of the largest value leaves some room, and a missing or doubled product is far above.
     """
     for name, ours, theirs in zip(NAMES, found, wanted, strict=True):
         assert ours.shape == theirs.shape, name
         size = float(theirs.abs().max().clamp(min=1.0)) if theirs.numel() else 1.0
-        assert_close(ours.double(), theirs, rtol=0, atol=1e-5 * size, msg=lambda text, name=name: f"{name}: {text}")
+        assert_close(ours.double(), theirs, rtol=0, atol=2e-5 * size, msg=lambda text, name=name: f"{name}: {text}")
 
 
 @pytest.mark.parametrize("path", ["auto", "baseline"])
@@ -75,9 +76,9 @@ def assert_near(found: list[Tensor], wanted: list[Tensor]) -> None:
 @given(
     batch=st.integers(0, 3),
     n=st.integers(1, 4),  # 16 n is 4, 2, 0 above a multiple of 6
-    height=st.integers(1, 7),
-    width=st.integers(1, 7),
-    kernel=st.sampled_from([1, 3, 5]),
+    height=st.integers(1, 9),
+    width=st.integers(1, 9),
+    kernel=st.sampled_from([3, 5]),
     count=st.integers(1, 3),
     channels_last=st.booleans(),
     weight_channels_last=st.booleans(),
@@ -100,14 +101,14 @@ def test_output_and_gradients(
     wanted = run(reference_residual, inputs, torch.float64, *layouts)
     native.core.set_vector_path(path)
     try:
-        with threads(count), use_backend("native"):
-            found = run(pose_residual, inputs, torch.float32, *layouts)
+        with threads(count):  # the operator itself: also in maps where plain PyTorch would be chosen
+            found = run(lambda *of: native_residual(*of).relu_(), inputs, torch.float32, *layouts)
     finally:
         native.core.set_vector_path("auto")
     assert_near(found, wanted)
 
 
-@pytest.mark.parametrize("kernel", [1, 3])
+@pytest.mark.parametrize("kernel", [3, 5])
 def test_gradients_have_the_strides_of_the_weight(kernel: int) -> None:
     """What DDP wants; also of a weight that is neither of the usual layouts."""
     pose, weight, bias = floats(*tensors(kernel=kernel))
@@ -142,7 +143,7 @@ def test_only_the_gradients_that_are_needed(needed: tuple[int, ...], monkeypatch
     wanted = run(reference_residual, inputs, torch.float64)
     leaves = [t.float().requires_grad_(k in needed) for k, t in enumerate(inputs)]
     output = native_residual(*leaves).relu_()
-    if 1 not in needed:
+    if needed == (2,):
         monkeypatch.setattr(native, "core", None)  # not called for
     weights = torch.linspace(-1, 1, output.numel()).reshape(output.shape)
     (output * weights).sum().backward()
@@ -164,8 +165,11 @@ def test_where_the_operator_serves() -> None:
     with use_backend("native"):
         assert uses_the_operator(pose, weight, bias)
         assert uses_the_operator(pose.detach(), weight, None)
-        assert not uses_the_operator(pose, weight.detach(), bias)
-        assert not uses_the_operator(pose, weight[:, :, :2, :2], bias)  # an even kernel
+        assert uses_the_operator(pose, weight.detach(), bias.detach())
+        assert uses_the_operator(pose, floats(*tensors(kernel=5))[1], bias)
+        assert not uses_the_operator(pose, floats(*tensors(kernel=7))[1], bias)
+        assert not uses_the_operator(pose[:, :, :2, :2], weight, bias)  # a tile would be mostly empty
+        assert not uses_the_operator(pose, weight[:, :, :2, :2], bias)
         assert not uses_the_operator(pose, weight[:, :, :, :1], bias)
         assert not uses_the_operator(pose[:, :24], weight[:24, :24], bias[:24])
         assert not uses_the_operator(pose.double(), weight.double(), bias.double())
@@ -174,14 +178,15 @@ def test_where_the_operator_serves() -> None:
 
 
 def test_opcheck() -> None:
-    for kernel, size in ((3, 4), (1, 4), (5, 1)):
+    for kernel, size in ((3, 4), (5, 3), (5, 1)):
         pose, weight, bias = floats(*tensors(height=size, width=size, kernel=kernel))
         last = pose.detach().to(memory_format=torch.channels_last).requires_grad_()
         for inputs in ((last, weight, bias), (pose, weight, None)):
             torch.library.opcheck(native_residual, inputs)
         weight_last = weight.detach().to(memory_format=torch.channels_last)
         for of in (weight.detach(), weight_last):
-            torch.library.opcheck(native_residual_weight_backward, (torch.randn_like(last), last.detach(), of))
+            torch.library.opcheck(native_residual_backward_weight, (torch.randn_like(last), last.detach(), of))
+            torch.library.opcheck(native_residual_backward_pose, (torch.randn_like(last), of))
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
@@ -205,7 +210,7 @@ def test_a_network_exports_with_any_batch_size() -> None:
     batch = torch.export.Dim("batch", min=1, max=64)
     with use_backend("native"):
         program = torch.export.export(network, (torch.randn(3, 1, 32, 32),), dynamic_shapes={"image": {0: batch}})
-        assert any("torchcaps.residual" in str(node.target) for node in program.graph.nodes)
+        assert any("torchcaps.pose_residual" in str(node.target) for node in program.graph.nodes)
         image = torch.randn(2, 1, 32, 32)
         assert_close(tuple(program.module()(image)), tuple(network(image)))
 
@@ -237,9 +242,10 @@ def test_a_second_derivative_is_refused() -> None:
     pose, weight, bias = floats(*tensors())
     with use_backend("native"):
         output = pose_residual(pose, weight, bias)
-    (gradient,) = torch.autograd.grad(output.square().sum(), weight, create_graph=True)
-    with pytest.raises(NotImplementedError, match=r'use_backend\("reference"\)'):
-        gradient.sum().backward()
+    for leaf in (pose, weight):
+        (gradient,) = torch.autograd.grad(output.square().sum(), leaf, create_graph=True)
+        with pytest.raises(NotImplementedError, match=r'use_backend\("reference"\)'):
+            gradient.sum().backward()
 
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
@@ -276,14 +282,20 @@ def test_same_bits_in_every_run(count: int) -> None:
 
 
 def test_wrong_sizes_are_refused_by_the_core_itself() -> None:
-    pose, weight, _ = (t.float() for t in tensors())
+    pose, weight, bias = (t.float() for t in tensors())
     grad = torch.randn_like(pose)
-    even = weight[:, :, 1:]
     for inputs in (
         (grad[:1], pose, weight),
         (grad, pose[:, :16], weight),
         (grad, pose, weight[:16]),
-        (grad, pose, even),
+        (grad, pose, weight[:, :, 1:]),
     ):
         with pytest.raises(ValueError, match="wanted"):
-            native_residual_weight_backward(*inputs)
+            native_residual_backward_weight(*inputs)
+    for of, by in ((pose[:, :16], weight), (pose, weight[:16]), (pose, weight[:, :, 1:]), (pose, weight[:, :, :1, :1])):
+        with pytest.raises(ValueError, match="wanted"):
+            native_residual(of, by, bias)
+        with pytest.raises(ValueError, match="wanted"):
+            native_residual_backward_pose(of, by)
+    with pytest.raises(ValueError, match="bias"):
+        native_residual(pose, weight, bias[:16])

@@ -1,171 +1,233 @@
-// The weight gradient of the residual block's convolution. Its output at a position depends on the inputs around it, so
-//     weight[o][i][dy][dx] = sum over positions of grad[position][o] pose[position + (dy, dx)][i],
-// dy and dx from -kernel / 2 on, as if the map went on in zeros beyond its border: such products are left out.
-//
-// A block of rows is packed first: 2 vectors of output channels or 6 input channels side by side, position by position. A
-// tile of the gradient then stays in registers for the whole block; a tap (dy, dx) is an offset in the packed pose. Without
-// the packing, positions lie a large power of two apart, and a cache holds few addresses of that kind.
+// The residual block's convolution and its gradients, in tiles (winograd.h): what is a convolution in the map is, at each of
+// the 36 points, a product of matrices,
+//     output [tile][o] = sum over i of input [tile][i] filter [i][o],
+// and so are the gradients: that of the input with the filter's axes exchanged and its taps reversed, that of the filter
+// a sum over the tiles. Beyond its border the map goes on in zeros.
 #pragma once
-#include "elementary.h"
+#include "winograd.h"
 
 namespace torchcaps { namespace TORCHCAPS_ISA {
 
-// 12 sums in 16 registers; the last one or two tiles have 4 inputs where 6 would not come out even: as fast, for 8 sums are
-// just enough to keep the multiply-adds busy. 16 n is always such a sum.
-constexpr int kTileInputs = 6, kSmallInputs = 4, kTileOutputs = 2 * Vec::W, kTile = kTileInputs * kTileOutputs;
-constexpr int64_t kBlockPositions = 256;   // of a block, about: tiles of pose and gradient stay in the first-level cache
-static_assert(kPoseSize % kTileOutputs == 0, "whole tiles of output channels");
+// A panel of output channels by six rows: 12 sums in 16 registers.
+constexpr int kPanel = 2 * Vec::W, kRowsOfTiles = 6, kSmallRows = 4;
+constexpr int64_t kChunk = 64;          // output channels whose products are kept before they are transformed
+constexpr int64_t kPadding = 16;        // floats behind a row: rows a power of two apart would share a few places of a cache
+constexpr int64_t kTileBudget = 110 << 10, kFewTiles = 24, kManyTiles = 192;
+static_assert(kPoseSize % kPanel == 0, "whole panels");
+static_assert(kFewTiles % kRowsOfTiles == 0 && kManyTiles % kRowsOfTiles == 0, "whole rows of tiles");
 
-struct ResidualLayout {
-    int64_t taps, reach, halo;        // kernel * kernel; kernel / 2; rows that a tap can reach, of an image that may be lower
-    int64_t inputs, large, outputs;   // tiles of input channels, those with 6 among them; tiles of output channels
-    int64_t rows;                     // of a block
-    int64_t pose_size, grad_size;     // floats of a packed tile
+struct TileGrid {
+    int64_t side, down, across, tiles;   // outputs a side; tiles in an image, in all images
+    int64_t stride;                      // of a tile's channels at one point
 };
-
-TC_INLINE ResidualLayout residual_layout(const Residual& p) {
-    ResidualLayout l;
-    l.taps = p.kernel * p.kernel, l.reach = p.kernel / 2, l.halo = l.reach < p.height ? l.reach : p.height - 1;
-    const int64_t small = p.channels % kTileInputs == 0 ? 0 : p.channels % kTileInputs == 4 ? 1 : 2;
-    l.large = (p.channels - small * kSmallInputs) / kTileInputs, l.inputs = l.large + small;
-    l.outputs = p.channels / kTileOutputs;
-    l.rows = kBlockPositions / p.width;
-    if (l.rows > p.rows) l.rows = p.rows;
-    if (l.rows < 1) l.rows = 1;
-    // Whole vectors are written, so the last position of a tile may pass its end by less than a vector.
-    l.pose_size = ((l.rows + 2 * l.halo) * p.width * kTileInputs + Vec::W + 15) / 16 * 16;
-    l.grad_size = l.rows * p.width * kTileOutputs;
-    return l;
-}
-// The first channel of an input tile.
-TC_INLINE int64_t first_input(const ResidualLayout& l, int64_t tile) {
-    return tile < l.large ? tile * kTileInputs : l.large * kTileInputs + (tile - l.large) * kSmallInputs;
+TC_INLINE TileGrid tile_grid(const Residual& p) {
+    TileGrid g;
+    g.side = kSide + 1 - p.kernel;
+    g.down = (p.height + g.side - 1) / g.side, g.across = (p.width + g.side - 1) / g.side;
+    g.tiles = p.batch * g.down * g.across;
+    g.stride = p.channels + kPadding;
+    return g;
 }
 
 static ResidualSizes residual_sizes(const Residual& p) {
-    const ResidualLayout l = residual_layout(p);
-    const size_t sums = size_t(l.outputs * l.inputs * l.taps * kTile + p.channels);
-    return {l.outputs, l.rows, sums, size_t(l.outputs * l.grad_size + l.inputs * l.pose_size)};
+    const TileGrid g = tile_grid(p);
+    // Forward, a thread's tiles should stay in its cache, but be enough for each filter that is read; backward they are
+    // shared by all threads, and many, since the sums are read and written once for them.
+    int64_t block = kTileBudget / (kPoints * g.stride) / kRowsOfTiles * kRowsOfTiles;
+    block = block < kFewTiles ? kFewTiles : block > kManyTiles ? kManyTiles : block;
+    ResidualSizes s;
+    s.tiles = g.tiles, s.panels = p.channels / kPanel, s.points = kPoints;
+    s.block = block, s.shared_block = kManyTiles;
+    s.filters = size_t(kPoints * p.channels * p.channels);
+    s.scratch = size_t(kPoints * block * (g.stride + kChunk + kPadding) + p.channels);
+    s.shared = size_t(kPoints * kManyTiles * g.stride);
+    return s;
 }
 
-// Positions [begin, end): [position][channel] -> [tile][position][kTileInputs].
-TC_STEP void pack_pose(const Residual& p, const ResidualLayout& l, int64_t begin, int64_t end, float* packed) {
-    constexpr int written = (kTileInputs + Vec::W - 1) / Vec::W * Vec::W;
-    for (int64_t k = begin; k < end; ++k)
-        for (int64_t i = 0; i < l.inputs; ++i) {
-            const int64_t c = first_input(l, i), left = p.channels - c;
-            const float* from = p.pose + k * p.channels + c;
-            float* to = packed + i * l.pose_size + (k - begin) * kTileInputs;
-            if (left >= written)
-                for (int v = 0; v < written; v += Vec::W) storeu(to + v, loadu(from + v));
-            else
-                for (int64_t v = 0; v < left && v < kTileInputs; ++v) to[v] = from[v];
-        }
+// Where a filter's row of a panel begins: [point][panel][input channel][kPanel].
+TC_INLINE int64_t filter_at(const Residual& p, int64_t point, int64_t panel, int64_t input) {
+    return ((point * (p.channels / kPanel) + panel) * p.channels + input) * kPanel;
 }
 
-// The same for the gradient, of output tiles [first, last) only.
-TC_STEP void pack_grad(const Residual& p, const ResidualLayout& l, int64_t begin, int64_t end, int64_t first, int64_t last,
-                       float* packed) {
-    for (int64_t k = begin; k < end; ++k)
-        for (int64_t o = first; o < last; ++o) {
-            const float* from = p.grad + k * p.channels + o * kTileOutputs;
-            float* to = packed + o * l.grad_size + (k - begin) * kTileOutputs;
-            for (int v = 0; v < kTileOutputs; v += Vec::W) store(to + v, loadu(from + v));
-        }
-}
-
-TC_INLINE void add_bias(const float* grad, int64_t positions, float* bias) {
-    Vec sum[2] = {all(0.0f), all(0.0f)};
-    for (int64_t k = 0; k < positions; ++k)
-        for (int v = 0; v < 2; ++v) sum[v] = sum[v] + load(grad + k * kTileOutputs + v * Vec::W);
-    for (int v = 0; v < 2; ++v) storeu(bias + v * Vec::W, loadu(bias + v * Vec::W) + sum[v]);
-}
-
-// One tap of one tile, of 6 or 4 inputs: `pose` and `grad` point at the block's first row, `y` is its place in its image.
-template <int Inputs>
-TC_STEP void add_tile(const Residual& p, int64_t rows, int64_t y, int64_t dy, int64_t dx, const float* pose, const float* grad,
-                      float* sums) {
-    const int64_t left = dx < 0 ? -dx : 0, right = dx < 0 ? p.width : p.width - dx;   // columns whose partner is in the map
-    if (left >= right) return;
-    Vec sum[Inputs][2];
-#pragma GCC unroll 6
-    for (int i = 0; i < Inputs; ++i) sum[i][0] = sum[i][1] = all(0.0f);
-    for (int64_t r = 0; r < rows; ++r) {
-        if (y + dy >= 0 && y + dy < p.height) {
-            const float* g = grad + (r * p.width + left) * kTileOutputs;
-            const float* x = pose + ((r + dy) * p.width + left + dx) * kTileInputs;
-            for (int64_t c = left; c < right; ++c, g += kTileOutputs, x += kTileInputs) {
-                const Vec g0 = load(g), g1 = load(g + Vec::W);
-#pragma GCC unroll 6
-                for (int i = 0; i < Inputs; ++i) {
-                    const Vec by = broadcast(x + i);
-                    sum[i][0] = fma(by, g0, sum[i][0]);
-                    sum[i][1] = fma(by, g1, sum[i][1]);
-                }
+// The weight [output][tap][input] at the points, for the convolution: blocks of W outputs x W inputs are transposed.
+template <int K>
+TC_STEP void filters_of(const Residual& p, float* filters, int64_t panel) {
+    Vec square[kPoints][Vec::W];
+    for (int64_t o = 0; o < kPanel; o += Vec::W)
+        for (int64_t i = 0; i < p.channels; i += Vec::W) {
+            for (int r = 0; r < Vec::W; ++r) {
+                const float* from = p.weight + (panel * kPanel + o + r) * K * K * p.channels + i;
+                transform<EvaluateFilter<K>>([&](int tap) { return loadu(from + tap * p.channels); },
+                                             [&](int point, Vec x) { square[point][r] = x; });
+            }
+            for (int point = 0; point < kPoints; ++point) {
+                transpose(square[point]);
+                for (int r = 0; r < Vec::W; ++r) store(filters + filter_at(p, point, panel, i + r) + o, square[point][r]);
             }
         }
-        if (++y == p.height) y = 0;
+}
+// For the gradient of its input: outputs and inputs exchanged, taps reversed.
+template <int K>
+TC_STEP void reversed_filters_of(const Residual& p, float* filters, int64_t panel) {
+    for (int64_t i = 0; i < p.channels; ++i)
+        for (int64_t o = 0; o < kPanel; o += Vec::W) {
+            const float* from = p.weight + i * K * K * p.channels + panel * kPanel + o;
+            transform<EvaluateFilter<K>>([&](int tap) { return loadu(from + (K * K - 1 - tap) * p.channels); },
+                                         [&](int point, Vec x) { store(filters + filter_at(p, point, panel, i) + o, x); });
+        }
+}
+static void residual_filters(const Residual& p, float* filters, int64_t panel) {
+    if (p.kernel == 3) return p.reversed ? reversed_filters_of<3>(p, filters, panel) : filters_of<3>(p, filters, panel);
+    return p.reversed ? reversed_filters_of<5>(p, filters, panel) : filters_of<5>(p, filters, panel);
+}
+
+// Offsets in a map of the positions of a tile, `side` of them a side, from `before` positions before its first output on; -1
+// where there is none.
+TC_INLINE void positions_of(const Residual& p, const TileGrid& g, int64_t tile, int64_t side, int64_t before, int64_t* at) {
+    const int64_t image = tile / (g.down * g.across), place = tile % (g.down * g.across);
+    const int64_t top = place / g.across * g.side - before, left = place % g.across * g.side - before;
+    for (int64_t y = top; y < top + side; ++y)
+        for (int64_t x = left; x < left + side; ++x)
+            *at++ = y < 0 || y >= p.height || x < 0 || x >= p.width ? -1 : ((image * p.height + y) * p.width + x) * p.channels;
+}
+
+// A tile of a map at the points: [point][tile of the block][channel], T is Interpolate or Evaluate<side>.
+template <class T>
+TC_STEP void to_points(const Residual& p, const TileGrid& g, const float* map, int64_t tile, int64_t before, float* to,
+                       int64_t block) {
+    int64_t at[kPoints];
+    positions_of(p, g, tile, T::from, before, at);
+    for (int64_t c = 0; c < p.channels; c += Vec::W)
+        transform<T>([&](int k) { return at[k] < 0 ? all(0.0f) : loadu(map + at[k] + c); },
+                     [&](int point, Vec x) { store(to + point * block * g.stride + c, x); });
+}
+
+// kRowsOfTiles tiles x a panel, at one point.
+TC_STEP void multiply(const float* input, int64_t stride, const float* filter, int64_t channels, float* output, int64_t out_stride) {
+    Vec sum[kRowsOfTiles][2];
+#pragma GCC unroll 6
+    for (int r = 0; r < kRowsOfTiles; ++r) sum[r][0] = sum[r][1] = all(0.0f);
+    for (int64_t i = 0; i < channels; ++i, filter += kPanel) {
+        const Vec f0 = load(filter), f1 = load(filter + Vec::W);
+#pragma GCC unroll 6
+        for (int r = 0; r < kRowsOfTiles; ++r) {
+            const Vec by = broadcast(input + r * stride + i);
+            sum[r][0] = fma(by, f0, sum[r][0]);
+            sum[r][1] = fma(by, f1, sum[r][1]);
+        }
     }
 #pragma GCC unroll 6
-    for (int i = 0; i < Inputs; ++i)
+    for (int r = 0; r < kRowsOfTiles; ++r)
 #pragma GCC unroll 2
-        for (int v = 0; v < 2; ++v) {
-            float* at = sums + i * kTileOutputs + v * Vec::W;
-            store(at, load(at) + sum[i][v]);
-        }
+        for (int v = 0; v < 2; ++v) store(output + r * out_stride + v * Vec::W, sum[r][v]);
 }
 
-// The sums are [output tile][input tile][tap][kTile], and behind them those of the bias.
-static void residual_clear(const Residual& p, float* sums, int64_t first, int64_t last) {
-    const ResidualLayout l = residual_layout(p);
-    const int64_t of_a_tile = l.inputs * l.taps * kTile;
-    float* bias = sums + l.outputs * of_a_tile;
-    for (int64_t k = first * of_a_tile; k < last * of_a_tile; ++k) sums[k] = 0.0f;
-    for (int64_t k = first * kTileOutputs; k < last * kTileOutputs; ++k) bias[k] = 0.0f;
-}
-
-// Adds rows [begin, end) of all images to the sums of output tiles [first, last).
-static void residual_backward(const Residual& p, float* sums, float* scratch, int64_t begin, int64_t end, int64_t first,
-                              int64_t last) {
-    const ResidualLayout l = residual_layout(p);
-    float *grad = scratch, *pose = scratch + l.outputs * l.grad_size;
-    const int64_t of_a_tile = l.inputs * l.taps * kTile;
-    float* bias = sums + l.outputs * of_a_tile;
-    for (int64_t row = begin; row < end; row += l.rows) {
-        const int64_t rows = end - row < l.rows ? end - row : l.rows;
-        const int64_t above = row < l.halo ? row : l.halo;   // rows before the block that are packed, too
-        const int64_t below = p.rows - row - rows < l.halo ? p.rows - row - rows : l.halo;
-        pack_grad(p, l, row * p.width, (row + rows) * p.width, first, last, grad);
-        pack_pose(p, l, (row - above) * p.width, (row + rows + below) * p.width, pose);
-        for (int64_t o = first; o < last; ++o) {
-            const float* of_outputs = grad + o * l.grad_size;
-            float* tile = sums + o * of_a_tile;
-            add_bias(of_outputs, rows * p.width, bias + o * kTileOutputs);
-            for (int64_t i = 0; i < l.inputs; ++i) {
-                const float* of_inputs = pose + i * l.pose_size + above * p.width * kTileInputs;
-                for (int64_t dy = -l.reach; dy <= l.reach; ++dy)
-                    for (int64_t dx = -l.reach; dx <= l.reach; ++dx, tile += kTile)
-                        if (i < l.large) add_tile<kTileInputs>(p, rows, row % p.height, dy, dx, of_inputs, of_outputs, tile);
-                        else add_tile<kSmallInputs>(p, rows, row % p.height, dy, dx, of_inputs, of_outputs, tile);
-            }
-        }
+// Products at the points -> the map's own values and the bias added.
+template <int Side>
+TC_STEP void to_map(const Residual& p, const TileGrid& g, const float* products, int64_t stride, int64_t tile, int64_t channel,
+                    int64_t channels) {
+    int64_t at[Side * Side];
+    positions_of(p, g, tile, Side, 0, at);
+    for (int64_t c = 0; c < channels; c += Vec::W) {
+        const Vec bias = loadu(p.bias + channel + c);
+        transform<Collect<Side>>([&](int point) { return load(products + point * stride + c); },
+                                 [&](int k, Vec x) {
+                                     if (at[k] >= 0) storeu(p.output + at[k] + channel + c, x + bias + loadu(p.input + at[k] + channel + c));
+                                 });
     }
 }
 
-// Sums of output tiles [first, last) -> weight [output][dy][dx][input] and bias.
-static void residual_unpack(const Residual& p, const float* sums, float* weight, float* bias, int64_t first, int64_t last) {
-    const ResidualLayout l = residual_layout(p);
-    const float* of_bias = sums + l.outputs * l.inputs * l.taps * kTile;
-    for (int64_t o = first * kTileOutputs; o < last * kTileOutputs; ++o) bias[o] = of_bias[o];
-    for (int64_t o = first; o < last; ++o)
-        for (int64_t tap = 0; tap < l.taps; ++tap)
-            for (int64_t i = 0; i < l.inputs; ++i) {
-                const float* from = sums + ((o * l.inputs + i) * l.taps + tap) * kTile;
-                float* to = weight + (o * kTileOutputs * l.taps + tap) * p.channels + first_input(l, i);
-                const int inputs = i < l.large ? kTileInputs : kSmallInputs;
-                for (int64_t v = 0; v < kTileOutputs; ++v)
-                    for (int c = 0; c < inputs; ++c) to[v * l.taps * p.channels + c] = from[c * kTileOutputs + v];
+template <int Side>
+TC_STEP void forward_tiles(const Residual& p, const float* filters, float* scratch, int64_t begin, int64_t end) {
+    const TileGrid g = tile_grid(p);
+    const int64_t block = residual_sizes(p).block, out_stride = kChunk + kPadding;
+    float *inputs = scratch, *products = scratch + kPoints * block * g.stride;
+    const int64_t tiles = end - begin, rows = (tiles + kRowsOfTiles - 1) / kRowsOfTiles * kRowsOfTiles;
+    for (int64_t t = 0; t < tiles; ++t) to_points<Interpolate>(p, g, p.input, begin + t, p.kernel / 2, inputs + t * g.stride, block);
+    for (int64_t point = 0; point < kPoints; ++point)   // rows that are multiplied, but not used
+        for (int64_t k = tiles * g.stride; k < rows * g.stride; ++k) inputs[point * block * g.stride + k] = 0.0f;
+    for (int64_t channel = 0; channel < p.channels; channel += kChunk) {
+        const int64_t channels = p.channels - channel < kChunk ? p.channels - channel : kChunk;
+        for (int64_t point = 0; point < kPoints; ++point)
+            for (int64_t o = 0; o < channels; o += kPanel)
+                for (int64_t t = 0; t < rows; t += kRowsOfTiles)
+                    multiply(inputs + (point * block + t) * g.stride, g.stride,
+                             filters + filter_at(p, point, (channel + o) / kPanel, 0), p.channels,
+                             products + (point * block + t) * out_stride + o, out_stride);
+        for (int64_t t = 0; t < tiles; ++t)
+            to_map<Side>(p, g, products + t * out_stride, block * out_stride, begin + t, channel, channels);
+    }
+}
+static void residual_forward(const Residual& p, const float* filters, float* scratch, int64_t begin, int64_t end) {
+    p.kernel == 3 ? forward_tiles<4>(p, filters, scratch, begin, end) : forward_tiles<2>(p, filters, scratch, begin, end);
+}
+
+// Of a shared block that begins with tile `begin`: input and gradient of one tile at the points.
+static void residual_tile(const Residual& p, float* inputs, float* grads, int64_t begin, int64_t tile) {
+    const TileGrid g = tile_grid(p);
+    const int64_t at = (tile - begin) * g.stride;
+    to_points<Interpolate>(p, g, p.input, tile, p.kernel / 2, inputs + at, kManyTiles);
+    if (p.kernel == 3) to_points<Evaluate<4>>(p, g, p.grad, tile, 0, grads + at, kManyTiles);
+    else to_points<Evaluate<2>>(p, g, p.grad, tile, 0, grads + at, kManyTiles);
+}
+
+// Rows (input channels) x a panel, summed over the tiles.
+template <int Rows>
+TC_STEP void add_products(const float* input, const float* grad, int64_t stride, int64_t tiles, float* sums) {
+    Vec sum[Rows][2];
+#pragma GCC unroll 6
+    for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 2
+        for (int v = 0; v < 2; ++v) sum[r][v] = load(sums + r * kPanel + v * Vec::W);
+    for (int64_t t = 0; t < tiles; ++t, input += stride, grad += stride) {
+        const Vec g0 = load(grad), g1 = load(grad + Vec::W);
+#pragma GCC unroll 6
+        for (int r = 0; r < Rows; ++r) {
+            const Vec by = broadcast(input + r);
+            sum[r][0] = fma(by, g0, sum[r][0]);
+            sum[r][1] = fma(by, g1, sum[r][1]);
+        }
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 2
+        for (int v = 0; v < 2; ++v) store(sums + r * kPanel + v * Vec::W, sum[r][v]);
+}
+
+// Adds a shared block of `tiles` tiles to the sums of one point.
+static void residual_point(const Residual& p, const float* inputs, const float* grads, int64_t tiles, float* sums, int64_t point) {
+    const TileGrid g = tile_grid(p);
+    const float *input = inputs + point * kManyTiles * g.stride, *grad = grads + point * kManyTiles * g.stride;
+    // 16 n channels as sixes and up to two fours
+    const int64_t fours = p.channels % kRowsOfTiles == 0 ? 0 : p.channels % kRowsOfTiles == 4 ? 1 : 2;
+    const int64_t sixes = p.channels - fours * kSmallRows;
+    for (int64_t panel = 0; panel < p.channels / kPanel; ++panel, grad += kPanel) {
+        float* to = sums + filter_at(p, point, panel, 0);
+        for (int64_t i = 0; i < sixes; i += kRowsOfTiles)
+            add_products<kRowsOfTiles>(input + i, grad, g.stride, tiles, to + i * kPanel);
+        for (int64_t i = sixes; i < p.channels; i += kSmallRows)
+            add_products<kSmallRows>(input + i, grad, g.stride, tiles, to + i * kPanel);
+    }
+}
+
+// Sums -> the gradient of the weight [output][tap][input], for one panel of outputs.
+template <int K>
+TC_STEP void weight_of(const Residual& p, const float* sums, float* weight, int64_t panel) {
+    Vec square[K * K][Vec::W];
+    for (int64_t o = 0; o < kPanel; o += Vec::W)
+        for (int64_t i = 0; i < p.channels; i += Vec::W) {
+            for (int r = 0; r < Vec::W; ++r)
+                transform<CollectFilter<K>>([&](int point) { return load(sums + filter_at(p, point, panel, i + r) + o); },
+                                            [&](int tap, Vec x) { square[tap][r] = x; });
+            for (int tap = 0; tap < K * K; ++tap) {
+                transpose(square[tap]);
+                for (int r = 0; r < Vec::W; ++r)
+                    storeu(weight + ((panel * kPanel + o + r) * K * K + tap) * p.channels + i, square[tap][r]);
             }
+        }
+}
+static void residual_weight(const Residual& p, const float* sums, float* weight, int64_t panel) {
+    p.kernel == 3 ? weight_of<3>(p, sums, weight, panel) : weight_of<5>(p, sums, weight, panel);
 }
 
 }}  // namespace

@@ -1,17 +1,21 @@
-// The residual block's weight gradient: checks, partition among threads, reduction.
+// The residual block: checks, partition among threads.
 #pragma once
 #include "checks.h"
 
 namespace torchcaps {
 
 struct ResidualArrays {
-    Array pose, grad;                  // [batch, height, width, channels]
-    Array grad_weight, grad_bias;      // [channels, kernel, kernel, channels]; [channels]
+    Array input, weight, bias, output;   // [batch, height, width, channels]; [channels, kernel, kernel, channels]; [channels]
+};
+struct ResidualGradientArrays {
+    Array pose, grad, grad_weight;
 };
 
-// Throws std::invalid_argument, as check_forward does.
-Residual check_residual(const ResidualArrays& arrays);
+// Throw std::invalid_argument, as check_forward does.
+Residual check_residual(const ResidualArrays& arrays, bool reversed);
+Residual check_residual_gradient(const ResidualGradientArrays& arrays);
 
-void run_residual_backward(const Residual& residual, float* grad_weight, float* grad_bias, int threads);
+void run_residual_forward(const Residual& residual, int threads);
+void run_residual_backward(const Residual& residual, float* grad_weight, int threads);
 
 }  // namespace torchcaps

@@ -1,4 +1,4 @@
-"""The residual block ReLU(pose + convolution), in plain PyTorch and as an operator with a faster weight gradient."""
+"""The residual block ReLU(pose + convolution), in plain PyTorch and as an operator whose convolution is the core's."""
 
 from typing import Any
 
@@ -9,6 +9,8 @@ from torch import Tensor
 from torchcaps.ops import native
 from torchcaps.ops.backend import requested_backend
 from torchcaps.types import POSE_SIZE
+
+TILE, KERNELS = 6, (3, 5)  # the core computes tiles of 6 x 6 inputs, by 36 products a pair of channels
 
 
 def pose_residual(pose: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -29,12 +31,10 @@ def reference_residual(pose: Tensor, weight: Tensor, bias: Tensor | None) -> Ten
 
 
 def _core_serves(pose: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    """As for routing, but never an error: the core knows one gradient, all else is plain PyTorch anyway."""
+    """As for routing, but never an error: where the core does not serve, plain PyTorch is as good."""
     tensors = [pose, weight] if bias is None else [pose, weight, bias]
     return (
         native.core is not None
-        and torch.is_grad_enabled()
-        and weight.requires_grad
         and all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
         and not torch.is_autocast_enabled("cpu")
         and (torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active())
@@ -43,51 +43,77 @@ def _core_serves(pose: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
         and pose.shape[1] % POSE_SIZE == 0
         and weight.shape[:2] == (pose.shape[1], pose.shape[1])
         and weight.shape[2] == weight.shape[3]
-        and weight.shape[2] % 2 == 1
+        and weight.shape[2] in KERNELS
+        and _tiles_pay(pose.shape[2], pose.shape[3], weight.shape[2])
     )
 
 
-@torch.library.custom_op("torchcaps::residual", mutates_args=(), device_types="cpu")
+def _tiles_pay(height: int, width: int, kernel: int) -> bool:
+    """Whether the core multiplies less: not in maps much smaller than a tile's outputs."""
+    side = TILE + 1 - kernel
+    tiles = -(-height // side) * -(-width // side)
+    return tiles * TILE * TILE < height * width * kernel * kernel
+
+
+@torch.library.custom_op("torchcaps::pose_residual", mutates_args=(), device_types="cpu")
 def native_residual(pose: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """pose + convolution, the twin of :func:`reference_residual` but for the ReLU; only its gradient is native."""
-    return _sum(pose, weight, bias)
+    """pose + convolution, the twin of :func:`reference_residual` but for the ReLU."""
+    return _convolve(pose, weight, weight.new_zeros(weight.shape[0]) if bias is None else bias, reverse=False)
 
 
-@torch.library.custom_op("torchcaps::residual_weight_backward", mutates_args=(), device_types="cpu")
-def native_residual_weight_backward(grad: Tensor, pose: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of weight and bias, from that of :func:`native_residual`'s output; of the weight, the shape is used."""
-    grad_weight, grad_bias = _new_gradients(weight)
+@torch.library.custom_op("torchcaps::pose_residual_backward_pose", mutates_args=(), device_types="cpu")
+def native_residual_backward_pose(grad: Tensor, weight: Tensor) -> Tensor:
+    """The gradient of the pose, from that of :func:`native_residual`'s output."""
+    return _convolve(grad, weight, weight.new_zeros(weight.shape[0]), reverse=True)
+
+
+@torch.library.custom_op("torchcaps::pose_residual_backward_weight", mutates_args=(), device_types="cpu")
+def native_residual_backward_weight(grad: Tensor, pose: Tensor, weight: Tensor) -> Tensor:
+    """The gradient of the weight, of which the shape and the layout are used."""
+    grad_weight = _like_the_weight(weight)
     rows = grad_weight.permute(0, 2, 3, 1)
-    native.core.residual_backward(
-        native.rows(pose),
-        native.rows(grad),
-        written := rows if rows.is_contiguous() else torch.empty_like(rows, memory_format=torch.contiguous_format),
-        grad_bias,
-        torch.get_num_threads(),
-    )
+    written = rows if rows.is_contiguous() else torch.empty_like(rows, memory_format=torch.contiguous_format)
+    native.core.residual_backward(native.rows(pose), native.rows(grad), written, torch.get_num_threads())
     if written is not rows:
         rows.copy_(written)
-    return grad_weight, grad_bias
+    return grad_weight
 
 
-def _sum(pose: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    rows = pose.contiguous(memory_format=torch.channels_last)
-    return F.conv2d(rows, weight, bias, padding=weight.shape[2] // 2).add_(pose)
+def _convolve(maps: Tensor, weight: Tensor, bias: Tensor, *, reverse: bool) -> Tensor:
+    out = _like_the_map(maps)
+    native.core.residual_forward(
+        native.rows(maps),
+        native.rows(weight),
+        bias.detach().contiguous(),
+        out.permute(0, 2, 3, 1),
+        reverse,
+        torch.get_num_threads(),
+    )
+    return out
 
 
-def _new_gradients(weight: Tensor) -> tuple[Tensor, Tensor]:
+def _like_the_map(maps: Tensor) -> Tensor:
+    return torch.empty_like(maps, memory_format=torch.channels_last)
+
+
+def _like_the_weight(weight: Tensor) -> Tensor:
     # with the weight's own strides, which DDP wants of a gradient
-    return torch.empty_like(weight, memory_format=torch.preserve_format), weight.new_empty(weight.shape[0])
+    return torch.empty_like(weight, memory_format=torch.preserve_format)
 
 
 @native_residual.register_fake
 def _(pose: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
-    return _sum(pose, weight, bias)
+    return _like_the_map(pose)
 
 
-@native_residual_weight_backward.register_fake
+@native_residual_backward_pose.register_fake
+def _(grad: Tensor, weight: Tensor) -> Any:
+    return _like_the_map(grad)
+
+
+@native_residual_backward_weight.register_fake
 def _(grad: Tensor, pose: Tensor, weight: Tensor) -> Any:
-    return _new_gradients(weight)
+    return _like_the_weight(weight)
 
 
 def _save(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None], output: Tensor) -> None:
@@ -97,24 +123,13 @@ def _save(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None], output: Tensor
 def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     pose, weight = ctx.saved_tensors
     by_pose, by_weight, by_bias = ctx.needs_input_grad
-    grad_pose = grad_weight = grad_bias = None
-    if by_weight:
-        grad_weight, grad_bias = native_residual_weight_backward(grad, pose, weight)
-    elif by_bias:
-        grad_bias = grad.sum((0, 2, 3))
-    if by_pose:
-        grad_pose = _pose_gradient(grad, pose, weight).add_(grad)
-    return grad_pose, grad_weight, grad_bias if by_bias else None
-
-
-def _pose_gradient(grad: Tensor, pose: Tensor, weight: Tensor) -> Tensor:
-    around = [weight.shape[2] // 2] * 2
-    gradients = torch.ops.aten.convolution_backward(
-        grad, pose, weight, None, [1, 1], around, [1, 1], False, [0, 0], 1, [True, False, False]
+    return (
+        native_residual_backward_pose(grad, weight) if by_pose else None,
+        native_residual_backward_weight(grad, pose, weight) if by_weight else None,
+        grad.sum((0, 2, 3)) if by_bias else None,
     )
-    grad_pose: Tensor = gradients[0]
-    return grad_pose
 
 
 native_residual.register_autograd(_gradients, setup_context=_save)
-native_residual_weight_backward.register_autograd(native.no_second_gradient)
+native_residual_backward_pose.register_autograd(native.no_second_gradient)
+native_residual_backward_weight.register_autograd(native.no_second_gradient)
