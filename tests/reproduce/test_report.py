@@ -15,6 +15,7 @@ from torchcaps.reproduce.trials import Trial
 SPACE, MINUS = "\N{NO-BREAK SPACE}", "\N{MINUS SIGN}"
 SHORT = Path("results/short")
 MODES = ("inference", "training")
+PLAIN = "native with PyTorch's convolutions"
 
 
 def report() -> str:
@@ -313,11 +314,13 @@ def test_trials_say_what_was_run_whatever_the_list_says_now() -> None:
 def test_times_as_ratios() -> None:
     put_result(SHORT, "smallnorb-frem", 0.181)
     seconds = {f"native/{method}/{mode}": [0.4, 0.5] for method in ("frms", "frem", "em") for mode in MODES}
-    seconds |= {f"cnn/{mode}": [0.2, 0.2] for mode in MODES}
+    seconds |= {f"cnn/{mode}": [0.2, 0.2] for mode in MODES} | {f"{PLAIN}/frem/{mode}": [0.6, 0.6] for mode in MODES}
     machine = dict.fromkeys(("cpu", "cores", "threads", "vector_path", "torch", "torchcaps", "python", "date"), "x")
     values = {"name": "times", "machine": machine, "batch": 50, "backends": ["native"], "seconds": seconds}
     write_result(SHORT / "times.json", values)
-    table = rows(chapter(report(), "Table 1"))
+    text = chapter(report(), "Table 1")
+    table = rows(text)
+    assert "with PyTorch's in both, FREM takes 3.00 (3.00 to 3.00, 2 rounds) of the CNN's time" in text
     assert ["FREM", "3.7", "2.25 (2.12 to 2.38, 2 rounds)", "450 (400)"] in [row[:4] for row in table]
     assert ["CNN", "1.0", "1", "200 (200)"] in [row[:4] for row in table]
     assert "times" not in read_results(SHORT)

@@ -11,7 +11,7 @@ from torchcaps.reproduce import paper
 MODES: tuple[NetworkMode, ...] = ("inference", "training")
 LAYOUTS = {"channels-last": True, "contiguous": False}
 TRIAL_ROUNDS = 5  # a hiccup of the machine in all of them would choose the slower one
-LOADER = "loader"
+LOADER, PLAIN = "loader", "native with PyTorch's convolutions"
 
 # Seconds of inference and of training on the paper's GPU.
 PAPER = {
@@ -54,6 +54,8 @@ def time_networks(plan: Plan, note: Note) -> tuple[dict[str, NetworkCase], dict[
         for method in METHODS
         for mode in MODES
     }
+    for mode in MODES:
+        cases[key(PLAIN, "frem", mode)] = case(HYBRID, mode, options={"routing": "frem"}, plain_convolutions=True)
     contenders = [
         Contender(name, case.build(), plan.every[case.backend], warm_up=case.backend != "reference")
         for name, case in cases.items()

@@ -115,6 +115,7 @@ def network_tables(result: Result) -> list[Table]:
 
     rows = [row(["-", CNN], "cnn", "cnn")]
     rows += [row([backend, LABELS[m]], m, backend, m) for backend in result["backends"] for m in METHODS]
+    rows.append(row([networks.PLAIN, LABELS["frem"]], "frem", networks.PLAIN, "frem"))
     columns = ["backend", "network"]
     for mode in networks.MODES:
         columns += [f"{mode}, ms", f"relative to {CNN}", "paper"]
@@ -134,8 +135,9 @@ def headline(result: Result) -> Table:
     rows = []
     for mode in networks.MODES:
         against = f"{paper['frem'][mode] / paper['cnn'][mode]:.1f}"
-        times = ratio(seconds[key("native", "frem", mode)], seconds[key("cnn", mode)])
-        rows.append([f"FREM {HYBRID}, {mode}: time relative to {CNN}", ratio_text(times), against])
+        for backend, label in (("native", ""), (networks.PLAIN, " with PyTorch's convolutions")):
+            times = ratio(seconds[key(backend, "frem", mode)], seconds[key("cnn", mode)])
+            rows.append([f"FREM {HYBRID}{label}, {mode}: time relative to {CNN}", ratio_text(times), against])
     for other in (backend for backend in result["backends"] if backend != "native"):
         for mode in networks.MODES:
             times = ratio(seconds[key(other, "frem", mode)], seconds[key("native", "frem", mode)])

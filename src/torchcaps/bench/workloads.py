@@ -14,7 +14,7 @@ from torchcaps.bench.plan import HYBRID
 from torchcaps.data import BatchLoader, Split, preset
 from torchcaps.functional import spread_loss
 from torchcaps.models import HYBRID64, HybridNetwork, Network, create_model
-from torchcaps.nn import RoutedLayer
+from torchcaps.nn import PoseResidual, RoutedLayer
 from torchcaps.ops.backend import use_backend
 from torchcaps.types import Capsules, Classified
 
@@ -35,6 +35,7 @@ class NetworkCase:
     channels_last: bool = True
     options: dict[str, Any] = field(default_factory=dict)
     capsule_factor: float = 1  # of the capsules in every layer of hybrid64
+    plain_convolutions: bool = False  # PyTorch's in the residual blocks, as they are in the CNN, not the core's
 
     def network(self) -> Network:
         if self.capsule_factor == 1:
@@ -47,6 +48,10 @@ class NetworkCase:
         torch.manual_seed(SEED)
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
         model = self.network().to(memory_format=layout)  # type: ignore[call-overload]
+        if self.plain_convolutions:
+            for block in model.modules():
+                if isinstance(block, PoseResidual):  # which calls a convolution that somebody watches
+                    block.conv.register_forward_hook(lambda *_: None)
         image = torch.randn(self.batch, model.in_channels, model.image_size, model.image_size)
         image = image.contiguous(memory_format=layout)
         label = torch.randint(model.classes, (self.batch,))

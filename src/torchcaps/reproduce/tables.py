@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torchcaps.bench.measure import key, ratio, spread
-from torchcaps.bench.networks import MODES, PAPER
+from torchcaps.bench.networks import MODES, PAPER, PLAIN
 from torchcaps.bench.plan import CNN, HYBRID
 from torchcaps.bench.report import machine_line, ratio_text, time_text
 from torchcaps.report.numbers import MINUS, NOTHING, duration, percent
@@ -75,21 +75,24 @@ def times_table(times: Mapping[str, Any] | None) -> Table:
         row = [label]
         for mode in MODES:
             of_paper = f"{PAPER[method][mode] / PAPER['cnn'][mode]:.1f}"
-            row += [of_paper, *(our_times(times, method, mode) if times else (NOT_RUN, NOTHING))]
+            row += [of_paper, *(our_times(times, method, mode, times["backends"][0]) if times else (NOT_RUN, NOTHING))]
         rows.append(row)
     title = "Time relative to the CNN"
     if not times:
         return Table(title, columns, rows)
     note = f"{HYBRID} against {CNN}, batch {times['batch']}, measured in turns in one process: median of the ratios "
     note += f"within a round (quartiles), and median (minimum) of the times. {machine_line(times['machine'])}. "
+    plain = [our_times(times, "frem", mode, PLAIN)[0] for mode in MODES]
+    note += f"The convolutions of {HYBRID} are the core's own, those of {CNN} PyTorch's; with PyTorch's in both, "
+    note += f"FREM takes {plain[0]} of the CNN's time for inference, {plain[1]} for training. "
     return Table(title, columns, rows, f"{note}The paper's were measured on a GPU.")
 
 
-def our_times(times: Mapping[str, Any], method: str, mode: str) -> tuple[str, str]:
+def our_times(times: Mapping[str, Any], method: str, mode: str, backend: str) -> tuple[str, str]:
     """The ratio to the CNN, and the time."""
     seconds = times["seconds"]
     cnn = seconds[key("cnn", mode)]
-    mine = cnn if method == "cnn" else seconds[key(times["backends"][0], method, mode)]
+    mine = cnn if method == "cnn" else seconds[key(backend, method, mode)]
     return ("1" if method == "cnn" else ratio_text(ratio(mine, cnn))), time_text(spread(mine))
 
 
