@@ -77,7 +77,7 @@ struct Residual {
 
 struct ResidualSizes {
     int64_t tiles, panels, points;                      // of the maps; of output channels; where filters are evaluated
-    int64_t block, shared_block;                        // tiles that are worked on together, by a thread and by all
+    int64_t block, least, shared_block;                 // tiles worked on together: by a thread, at least; and by all
     size_t filters, scratch, shared;                    // floats: filters at the points; a thread's; tiles of a shared block
 };
 

@@ -14,6 +14,9 @@ struct Sum {
     void add(double term) { value += term, size += std::fabs(term); }
 };
 
+// Arrays begin behind one more float, so that none is aligned as vectors are.
+const float* start(const Floats& data) { return data.data() + 1; }
+
 struct Convolution {
     int64_t batch, height, width, channels, kernel;
     Floats input, grad, weight, bias, output, grad_weight;
@@ -23,26 +26,32 @@ struct Convolution {
         std::mt19937 generator(unsigned(b + 10 * h + 100 * w + 1000 * n + 10000 * k));
         std::normal_distribution<float> normal;
         const auto fill = [&](Floats& data, int64_t size) {
-            data.resize(size_t(size));
+            data.resize(size_t(size) + 1);
             for (float& x : data) x = normal(generator);
         };
         fill(input, b * h * w * channels), fill(grad, b * h * w * channels);
         fill(weight, channels * k * k * channels), fill(bias, channels);
     }
-    Array maps(Floats& data) { return dense_array(data, {batch, height, width, channels}); }
-    Array weights(Floats& data) { return dense_array(data, {channels, kernel, kernel, channels}); }
+    Array array(Floats& data, const std::vector<int64_t>& shape) {
+        Array a = dense_array(data, shape);
+        ++a.data;
+        return a;
+    }
+    Array maps(Floats& data) { return array(data, {batch, height, width, channels}); }
+    Array weights(Floats& data) { return array(data, {channels, kernel, kernel, channels}); }
+    static void clear(Floats& data, size_t size) { data.assign(size, NAN), data[0] = 0; }
     ResidualArrays arrays() {
-        output.assign(input.size(), NAN);
-        return {maps(input), weights(weight), dense_array(bias, {channels}), maps(output)};
+        clear(output, input.size());
+        return {maps(input), weights(weight), array(bias, {channels}), maps(output)};
     }
     ResidualGradientArrays gradient_arrays() {
-        grad_weight.assign(weight.size(), NAN);
+        clear(grad_weight, weight.size());
         return {maps(input), maps(grad), weights(grad_weight)};
     }
     void run(bool reversed, int threads) { run_residual_forward(check_residual(arrays(), reversed), threads); }
     void run_gradient(int threads) {
         const Residual residual = check_residual_gradient(gradient_arrays());
-        run_residual_backward(residual, grad_weight.data(), threads);
+        run_residual_backward(residual, grad_weight.data() + 1, threads);
     }
 
     // visit(position, neighbour, tap) for all pairs of positions that a tap joins
@@ -60,24 +69,25 @@ struct Convolution {
 
     std::vector<Sum> wanted(bool reversed) const {
         const size_t c = size_t(channels);
-        std::vector<Sum> sums(input.size());
-        for (size_t k = 0; k < sums.size(); ++k) sums[k].add(input[k]), sums[k].add(bias[k % c]);
+        std::vector<Sum> sums(input.size() - 1);
+        for (size_t k = 0; k < sums.size(); ++k) sums[k].add(start(input)[k]), sums[k].add(start(bias)[k % c]);
         each_pair([&](size_t to, size_t from, size_t tap) {
             if (reversed) std::swap(to, from);   // the gradient goes the other way
             for (size_t o = 0; o < c; ++o)
                 for (size_t i = 0; i < c; ++i) {
-                    const double w = reversed ? weight[weight_at(i, tap, o)] : weight[weight_at(o, tap, i)];
-                    sums[to * c + o].add(w * input[from * c + i]);
+                    const double w = start(weight)[reversed ? weight_at(i, tap, o) : weight_at(o, tap, i)];
+                    sums[to * c + o].add(w * start(input)[from * c + i]);
                 }
         });
         return sums;
     }
     std::vector<Sum> wanted_gradient() const {
         const size_t c = size_t(channels);
-        std::vector<Sum> sums(weight.size());
+        std::vector<Sum> sums(weight.size() - 1);
         each_pair([&](size_t at, size_t from, size_t tap) {
             for (size_t o = 0; o < c; ++o)
-                for (size_t i = 0; i < c; ++i) sums[weight_at(o, tap, i)].add(double(grad[at * c + o]) * input[from * c + i]);
+                for (size_t i = 0; i < c; ++i)
+                    sums[weight_at(o, tap, i)].add(double(start(grad)[at * c + o]) * start(input)[from * c + i]);
         });
         return sums;
     }
@@ -87,18 +97,29 @@ struct Convolution {
         double size = 0;
         for (const Sum& sum : sums) size = std::max(size, sum.size);
         for (size_t k = 0; k < sums.size(); ++k)
-            CHECK(std::fabs(double(found[k]) - sums[k].value) <= 6e-6 * size,
+            CHECK(std::fabs(double(start(found)[k]) - sums[k].value) <= 6e-6 * size,
                   "%s of %dx%dx%dx%d, kernel %d (%s), at %zu: %.9g, wanted %.9g", what, int(batch), int(height), int(width),
-                  int(channels), int(kernel), kernels_in_use().name, k, double(found[k]), sums[k].value);
+                  int(channels), int(kernel), kernels_in_use().name, k, double(start(found)[k]), sums[k].value);
+    }
+    // The error relative to the values, both by their mean squares.
+    double error(const Floats& found, const std::vector<Sum>& sums) const {
+        double errors = 0, values = 0;
+        for (size_t k = 0; k < sums.size(); ++k) {
+            errors += std::pow(double(start(found)[k]) - sums[k].value, 2);
+            values += std::pow(sums[k].value, 2);
+        }
+        return std::sqrt(errors / values);
     }
 };
 
 void test_convolution_values() {
-    // one position; lower or narrower than the kernel or a tile; rests of tiles, rows and blocks; no image at all
+    // one position; lower or narrower than the kernel or a tile; rests of tiles, rows and blocks; blocks that are full; no
+    // image at all
     for (Convolution c :
          {Convolution(1, 1, 1, 2, 5), Convolution(3, 1, 2, 1, 3), Convolution(2, 4, 1, 3, 5), Convolution(2, 3, 7, 2, 3),
           Convolution(2, 5, 3, 5, 3), Convolution(70, 2, 3, 1, 3), Convolution(1, 3, 300, 1, 3), Convolution(2, 20, 23, 1, 5),
-          Convolution(3, 4, 4, 2, 5), Convolution(0, 2, 2, 1, 3)}) {
+          Convolution(3, 4, 4, 2, 5), Convolution(192, 1, 1, 1, 3), Convolution(193, 1, 1, 1, 3), Convolution(48, 1, 1, 8, 3),
+          Convolution(0, 2, 2, 1, 3)}) {
         const auto forward = c.wanted(false), reversed = c.wanted(true), gradient = c.wanted_gradient();
         for (const std::string& path : usable_paths()) {
             set_vector_path(path);
@@ -113,6 +134,20 @@ void test_convolution_values() {
                     CHECK(bits[k] == *results[k], "%d threads: other bits", threads);
                 }
             }
+        }
+    }
+    set_vector_path("auto");
+}
+
+void test_convolution_accuracy() {
+    for (int64_t kernel : {3, 5}) {
+        Convolution c(1, 16, 12, 4, kernel);
+        const auto sums = c.wanted(false);
+        for (const std::string& path : usable_paths()) {
+            set_vector_path(path);
+            c.run(false, 1);
+            const double error = c.error(c.output, sums);   // with points 1 and 2 about twice as much
+            CHECK(error < 1.3e-6, "kernel %d (%s): %.3g", int(kernel), path.c_str(), error);
         }
     }
     set_vector_path("auto");
@@ -164,6 +199,7 @@ void test_convolution_arrays() {
 
 void test_residual() {
     test_convolution_values();
+    test_convolution_accuracy();
     test_convolution_arrays();
 }
 

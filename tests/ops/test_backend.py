@@ -10,7 +10,7 @@ from torch.testing import assert_close
 
 from torchcaps import BackendUnavailableError, Capsules, use_backend
 from torchcaps.functional import Gaussian, Mahalanobis
-from torchcaps.nn import CapsuleConv2d, ClassCapsules, record_routing
+from torchcaps.nn import CapsuleConv2d, ClassCapsules, PrimaryCapsules, record_routing
 from torchcaps.ops import backend, dispatch, native
 
 
@@ -84,6 +84,23 @@ def test_torch_func_transforms_use_the_reference() -> None:
     assert_close(found, wanted, rtol=1e-4, atol=1e-6)
     with use_backend("native"), pytest.raises(BackendUnavailableError, match=r'torch\.func.*"reference"'):
         torch.func.grad(loss)(value.pose)
+
+
+def test_forward_mode_derivatives_use_the_reference() -> None:
+    model = torch.nn.Sequential(PrimaryCapsules(3, 2), CapsuleConv2d(2, 3))
+    image, along = torch.randn(2, 3, 4, 4), torch.randn(2, 3, 4, 4)
+
+    def derivative() -> torch.Tensor:
+        with torch.autograd.forward_ad.dual_level():
+            pose, _ = model(torch.autograd.forward_ad.make_dual(image, along))
+            return torch.autograd.forward_ad.unpack_dual(pose).tangent
+
+    with use_backend("reference"):
+        wanted = derivative()
+    with use_backend("auto"):
+        assert_close(derivative(), wanted)
+    with use_backend("native"), pytest.raises(BackendUnavailableError, match=r'forward-mode.*"reference"'):
+        derivative()
 
 
 def test_compiled_equals_reference_for_any_batch_size() -> None:

@@ -1,6 +1,8 @@
 """The residual block's operator: equal to plain PyTorch, and a citizen of PyTorch as routing is."""
 
 import copy
+from collections.abc import Iterator
+from unittest import mock
 
 import pytest
 import torch
@@ -12,7 +14,7 @@ from torch.testing import assert_close
 from support import threads
 from torchcaps import Capsules, create_model, use_backend
 from torchcaps.nn import PoseResidual
-from torchcaps.ops import native
+from torchcaps.ops import native, residual
 from torchcaps.ops.residual import (
     native_residual,
     native_residual_backward_pose,
@@ -28,7 +30,7 @@ LAYOUTS = (torch.contiguous_format, torch.channels_last)
 def tensors(
     batch: int = 2, n: int = 2, height: int = 5, width: int = 4, kernel: int = 3, seed: int = 0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Multiples of powers of two, so that what ReLU sees is exact and never 0: its gradient has no doubtful cases."""
+    """Multiples of powers of two: what ReLU sees is an odd multiple of 2^-10, so its gradient has no doubtful cases."""
     g = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -71,6 +73,12 @@ def assert_near(found: list[Tensor], wanted: list[Tensor]) -> None:
         assert_close(ours.double(), theirs, rtol=0, atol=2e-5 * size, msg=lambda text, name=name: f"{name}: {text}")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def core_for_few_tiles() -> Iterator[None]:
+    with mock.patch.object(residual, "FEW_TILES", 0):
+        yield
+
+
 @pytest.mark.parametrize("path", ["auto", "baseline"])
 @settings(max_examples=60)
 @given(
@@ -82,6 +90,7 @@ def assert_near(found: list[Tensor], wanted: list[Tensor]) -> None:
     count=st.integers(1, 3),
     channels_last=st.booleans(),
     weight_channels_last=st.booleans(),
+    few=st.sampled_from([0, residual.FEW_TILES]),
     seed=st.integers(0, 2**31),
 )
 def test_output_and_gradients(
@@ -94,6 +103,7 @@ def test_output_and_gradients(
     count: int,
     channels_last: bool,
     weight_channels_last: bool,
+    few: int,
     seed: int,
 ) -> None:
     inputs = tensors(batch, n, height, width, kernel, seed)
@@ -101,7 +111,8 @@ def test_output_and_gradients(
     wanted = run(reference_residual, inputs, torch.float64, *layouts)
     native.core.set_vector_path(path)
     try:
-        with threads(count):  # the operator itself: also in maps where plain PyTorch would be chosen
+        # the operator itself: also in maps where plain PyTorch would be chosen
+        with threads(count), mock.patch.object(residual, "FEW_TILES", few):
             found = run(lambda *of: native_residual(*of).relu_(), inputs, torch.float32, *layouts)
     finally:
         native.core.set_vector_path("auto")
@@ -122,7 +133,7 @@ def test_gradients_have_the_strides_of_the_weight(kernel: int) -> None:
         assert_close(gradient, wanted, rtol=0, atol=1e-5 * float(wanted.abs().max()))
 
 
-def test_several_blocks_of_rows() -> None:
+def test_several_blocks_of_tiles() -> None:
     inputs = tensors(batch=3, n=8, height=20, width=19)
     wanted = run(reference_residual, inputs, torch.float64)
     with use_backend("native"):
@@ -236,6 +247,33 @@ def test_vmap_runs_in_plain_pytorch() -> None:
     with use_backend("native"):
         stacked = torch.func.vmap(lambda p: pose_residual(p, weight, bias))(pose.unsqueeze(0))
     assert_close(stacked[0], reference_residual(pose, weight, bias))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_forward_mode_derivatives_run_in_plain_pytorch(compiled: bool) -> None:
+    pose, weight, bias = (t.detach() for t in floats(*tensors()))
+    along = torch.randn_like(pose)
+
+    def derivative(function, pose: Tensor) -> Tensor:
+        return torch.func.jvp(lambda p: function(p, weight, bias), (pose,), (along,))[1]
+
+    run = torch.compile(derivative, fullgraph=True, backend="aot_eager") if compiled else derivative
+    wanted = derivative(reference_residual, pose)
+    with use_backend("native"):
+        assert_close(run(pose_residual, pose), wanted)
+        with torch.autograd.forward_ad.dual_level():
+            output = pose_residual(torch.autograd.forward_ad.make_dual(pose, along), weight, bias)
+            assert_close(torch.autograd.forward_ad.unpack_dual(output).tangent, wanted)
+
+
+def test_few_tiles_run_in_plain_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(residual, "FEW_TILES", 5)
+    calls = mock.Mock(wraps=native.core)
+    monkeypatch.setattr(native, "core", calls)
+    for batch in (2, 3):  # of two tiles each
+        native_residual(*floats(*tensors(batch))).sum().backward()
+        names = [name for name, *_ in calls.method_calls]
+        assert names == ([] if batch == 2 else ["residual_forward", "residual_forward", "residual_backward"])
 
 
 def test_a_second_derivative_is_refused() -> None:

@@ -9,23 +9,27 @@
 namespace torchcaps { namespace TORCHCAPS_ISA {
 
 // A panel of output channels by six rows: 12 sums in 16 registers.
-constexpr int kPanel = 2 * Vec::W, kRowsOfTiles = 6, kSmallRows = 4;
-constexpr int64_t kChunk = 64;          // output channels whose products are kept before they are transformed
-constexpr int64_t kPadding = 16;        // floats behind a row: rows a power of two apart would share a few places of a cache
-constexpr int64_t kTileBudget = 110 << 10, kFewTiles = 24, kManyTiles = 192;
-static_assert(kPoseSize % kPanel == 0, "whole panels");
-static_assert(kFewTiles % kRowsOfTiles == 0 && kManyTiles % kRowsOfTiles == 0, "whole rows of tiles");
+constexpr int kPanel = 2 * Vec::W, kSumRows = 6, kSmallRows = 4;
+constexpr int64_t kChunk = 64;           // output channels whose products are kept before they are transformed
+constexpr int64_t kLine = 16;            // floats of a cache line
+constexpr int64_t kTileBudget = 110 << 10, kFewTiles = 24, kManyTiles = 192;   // the budget in floats
+static_assert(kPoseSize % kPanel == 0 && kChunk % kPanel == 0 && kLine % Vec::W == 0, "whole panels, aligned rows");
+static_assert(kFewTiles % kSumRows == 0 && kManyTiles % kSumRows == 0, "whole rows of sums");
+
+// Rows and points are an odd number of cache lines apart: a power of two apart, they would share a few places of a cache.
+TC_INLINE int64_t row_stride(int64_t channels) { return (channels / kLine | 1) * kLine; }
+TC_INLINE int64_t point_stride(int64_t tiles, int64_t row) { return (tiles * row / kLine | 1) * kLine; }
 
 struct TileGrid {
     int64_t side, down, across, tiles;   // outputs a side; tiles in an image, in all images
-    int64_t stride;                      // of a tile's channels at one point
+    int64_t stride;                      // from tile to tile, of their channels at one point
 };
 TC_INLINE TileGrid tile_grid(const Residual& p) {
     TileGrid g;
     g.side = kSide + 1 - p.kernel;
-    g.down = (p.height + g.side - 1) / g.side, g.across = (p.width + g.side - 1) / g.side;
+    g.down = (p.height - 1) / g.side + 1, g.across = (p.width - 1) / g.side + 1;
     g.tiles = p.batch * g.down * g.across;
-    g.stride = p.channels + kPadding;
+    g.stride = row_stride(p.channels);
     return g;
 }
 
@@ -33,14 +37,14 @@ static ResidualSizes residual_sizes(const Residual& p) {
     const TileGrid g = tile_grid(p);
     // Forward, a thread's tiles should stay in its cache, but be enough for each filter that is read; backward they are
     // shared by all threads, and many, since the sums are read and written once for them.
-    int64_t block = kTileBudget / (kPoints * g.stride) / kRowsOfTiles * kRowsOfTiles;
+    int64_t block = kTileBudget / (kPoints * g.stride) / kSumRows * kSumRows;
     block = block < kFewTiles ? kFewTiles : block > kManyTiles ? kManyTiles : block;
     ResidualSizes s;
     s.tiles = g.tiles, s.panels = p.channels / kPanel, s.points = kPoints;
-    s.block = block, s.shared_block = kManyTiles;
+    s.block = block, s.least = kSumRows, s.shared_block = kManyTiles;
     s.filters = size_t(kPoints * p.channels * p.channels);
-    s.scratch = size_t(kPoints * block * (g.stride + kChunk + kPadding) + p.channels);
-    s.shared = size_t(kPoints * kManyTiles * g.stride);
+    s.scratch = size_t(kPoints * (point_stride(block, g.stride) + point_stride(block, row_stride(kChunk))));
+    s.shared = size_t(kPoints * point_stride(kManyTiles, g.stride));
     return s;
 }
 
@@ -91,46 +95,46 @@ TC_INLINE void positions_of(const Residual& p, const TileGrid& g, int64_t tile, 
             *at++ = y < 0 || y >= p.height || x < 0 || x >= p.width ? -1 : ((image * p.height + y) * p.width + x) * p.channels;
 }
 
-// A tile of a map at the points: [point][tile of the block][channel], T is Interpolate or Evaluate<side>.
+// A tile of a map at the points, which are `apart` floats apart; T is Interpolate or Evaluate<side>.
 template <class T>
 TC_STEP void to_points(const Residual& p, const TileGrid& g, const float* map, int64_t tile, int64_t before, float* to,
-                       int64_t block) {
+                       int64_t apart) {
     int64_t at[kPoints];
     positions_of(p, g, tile, T::from, before, at);
     for (int64_t c = 0; c < p.channels; c += Vec::W)
         transform<T>([&](int k) { return at[k] < 0 ? all(0.0f) : loadu(map + at[k] + c); },
-                     [&](int point, Vec x) { store(to + point * block * g.stride + c, x); });
+                     [&](int point, Vec x) { store(to + point * apart + c, x); });
 }
 
-// kRowsOfTiles tiles x a panel, at one point.
+// kSumRows tiles x a panel, at one point.
 TC_STEP void multiply(const float* input, int64_t stride, const float* filter, int64_t channels, float* output, int64_t out_stride) {
-    Vec sum[kRowsOfTiles][2];
+    Vec sum[kSumRows][2];
 #pragma GCC unroll 6
-    for (int r = 0; r < kRowsOfTiles; ++r) sum[r][0] = sum[r][1] = all(0.0f);
+    for (int r = 0; r < kSumRows; ++r) sum[r][0] = sum[r][1] = all(0.0f);
     for (int64_t i = 0; i < channels; ++i, filter += kPanel) {
         const Vec f0 = load(filter), f1 = load(filter + Vec::W);
 #pragma GCC unroll 6
-        for (int r = 0; r < kRowsOfTiles; ++r) {
+        for (int r = 0; r < kSumRows; ++r) {
             const Vec by = broadcast(input + r * stride + i);
             sum[r][0] = fma(by, f0, sum[r][0]);
             sum[r][1] = fma(by, f1, sum[r][1]);
         }
     }
 #pragma GCC unroll 6
-    for (int r = 0; r < kRowsOfTiles; ++r)
+    for (int r = 0; r < kSumRows; ++r)
 #pragma GCC unroll 2
         for (int v = 0; v < 2; ++v) store(output + r * out_stride + v * Vec::W, sum[r][v]);
 }
 
 // Products at the points -> the map's own values and the bias added.
 template <int Side>
-TC_STEP void to_map(const Residual& p, const TileGrid& g, const float* products, int64_t stride, int64_t tile, int64_t channel,
+TC_STEP void to_map(const Residual& p, const TileGrid& g, const float* products, int64_t apart, int64_t tile, int64_t channel,
                     int64_t channels) {
     int64_t at[Side * Side];
     positions_of(p, g, tile, Side, 0, at);
     for (int64_t c = 0; c < channels; c += Vec::W) {
         const Vec bias = loadu(p.bias + channel + c);
-        transform<Collect<Side>>([&](int point) { return load(products + point * stride + c); },
+        transform<Collect<Side>>([&](int point) { return load(products + point * apart + c); },
                                  [&](int k, Vec x) {
                                      if (at[k] >= 0) storeu(p.output + at[k] + channel + c, x + bias + loadu(p.input + at[k] + channel + c));
                                  });
@@ -140,22 +144,23 @@ TC_STEP void to_map(const Residual& p, const TileGrid& g, const float* products,
 template <int Side>
 TC_STEP void forward_tiles(const Residual& p, const float* filters, float* scratch, int64_t begin, int64_t end) {
     const TileGrid g = tile_grid(p);
-    const int64_t block = residual_sizes(p).block, out_stride = kChunk + kPadding;
-    float *inputs = scratch, *products = scratch + kPoints * block * g.stride;
-    const int64_t tiles = end - begin, rows = (tiles + kRowsOfTiles - 1) / kRowsOfTiles * kRowsOfTiles;
-    for (int64_t t = 0; t < tiles; ++t) to_points<Interpolate>(p, g, p.input, begin + t, p.kernel / 2, inputs + t * g.stride, block);
+    const int64_t block = residual_sizes(p).block, apart = point_stride(block, g.stride);
+    const int64_t out_stride = row_stride(kChunk), out_apart = point_stride(block, out_stride);
+    float *inputs = scratch, *products = scratch + kPoints * apart;
+    const int64_t tiles = end - begin, rows = (tiles + kSumRows - 1) / kSumRows * kSumRows;
+    for (int64_t t = 0; t < tiles; ++t) to_points<Interpolate>(p, g, p.input, begin + t, p.kernel / 2, inputs + t * g.stride, apart);
     for (int64_t point = 0; point < kPoints; ++point)   // rows that are multiplied, but not used
-        for (int64_t k = tiles * g.stride; k < rows * g.stride; ++k) inputs[point * block * g.stride + k] = 0.0f;
+        for (int64_t k = tiles * g.stride; k < rows * g.stride; ++k) inputs[point * apart + k] = 0.0f;
     for (int64_t channel = 0; channel < p.channels; channel += kChunk) {
         const int64_t channels = p.channels - channel < kChunk ? p.channels - channel : kChunk;
         for (int64_t point = 0; point < kPoints; ++point)
             for (int64_t o = 0; o < channels; o += kPanel)
-                for (int64_t t = 0; t < rows; t += kRowsOfTiles)
-                    multiply(inputs + (point * block + t) * g.stride, g.stride,
+                for (int64_t t = 0; t < rows; t += kSumRows)
+                    multiply(inputs + point * apart + t * g.stride, g.stride,
                              filters + filter_at(p, point, (channel + o) / kPanel, 0), p.channels,
-                             products + (point * block + t) * out_stride + o, out_stride);
+                             products + point * out_apart + t * out_stride + o, out_stride);
         for (int64_t t = 0; t < tiles; ++t)
-            to_map<Side>(p, g, products + t * out_stride, block * out_stride, begin + t, channel, channels);
+            to_map<Side>(p, g, products + t * out_stride, out_apart, begin + t, channel, channels);
     }
 }
 static void residual_forward(const Residual& p, const float* filters, float* scratch, int64_t begin, int64_t end) {
@@ -165,10 +170,10 @@ static void residual_forward(const Residual& p, const float* filters, float* scr
 // Of a shared block that begins with tile `begin`: input and gradient of one tile at the points.
 static void residual_tile(const Residual& p, float* inputs, float* grads, int64_t begin, int64_t tile) {
     const TileGrid g = tile_grid(p);
-    const int64_t at = (tile - begin) * g.stride;
-    to_points<Interpolate>(p, g, p.input, tile, p.kernel / 2, inputs + at, kManyTiles);
-    if (p.kernel == 3) to_points<Evaluate<4>>(p, g, p.grad, tile, 0, grads + at, kManyTiles);
-    else to_points<Evaluate<2>>(p, g, p.grad, tile, 0, grads + at, kManyTiles);
+    const int64_t at = (tile - begin) * g.stride, apart = point_stride(kManyTiles, g.stride);
+    to_points<Interpolate>(p, g, p.input, tile, p.kernel / 2, inputs + at, apart);
+    if (p.kernel == 3) to_points<Evaluate<4>>(p, g, p.grad, tile, 0, grads + at, apart);
+    else to_points<Evaluate<2>>(p, g, p.grad, tile, 0, grads + at, apart);
 }
 
 // Rows (input channels) x a panel, summed over the tiles.
@@ -197,14 +202,15 @@ TC_STEP void add_products(const float* input, const float* grad, int64_t stride,
 // Adds a shared block of `tiles` tiles to the sums of one point.
 static void residual_point(const Residual& p, const float* inputs, const float* grads, int64_t tiles, float* sums, int64_t point) {
     const TileGrid g = tile_grid(p);
-    const float *input = inputs + point * kManyTiles * g.stride, *grad = grads + point * kManyTiles * g.stride;
+    const int64_t apart = point_stride(kManyTiles, g.stride);
+    const float *input = inputs + point * apart, *grad = grads + point * apart;
     // 16 n channels as sixes and up to two fours
-    const int64_t fours = p.channels % kRowsOfTiles == 0 ? 0 : p.channels % kRowsOfTiles == 4 ? 1 : 2;
+    const int64_t fours = p.channels % kSumRows == 0 ? 0 : p.channels % kSumRows == 4 ? 1 : 2;
     const int64_t sixes = p.channels - fours * kSmallRows;
     for (int64_t panel = 0; panel < p.channels / kPanel; ++panel, grad += kPanel) {
         float* to = sums + filter_at(p, point, panel, 0);
-        for (int64_t i = 0; i < sixes; i += kRowsOfTiles)
-            add_products<kRowsOfTiles>(input + i, grad, g.stride, tiles, to + i * kPanel);
+        for (int64_t i = 0; i < sixes; i += kSumRows)
+            add_products<kSumRows>(input + i, grad, g.stride, tiles, to + i * kPanel);
         for (int64_t i = sixes; i < p.channels; i += kSmallRows)
             add_products<kSmallRows>(input + i, grad, g.stride, tiles, to + i * kPanel);
     }

@@ -2,8 +2,8 @@
 // input as polynomials, multiplied by their values at six points. A tile of 6 x 6 inputs and a filter of size K give
 // 7 - K outputs a side, by 36 products instead of K^2 an output: 2.25 instead of 9 with K = 3, 9 instead of 25 with K = 5.
 //
-// The points are 0, +-a, +-b and infinity; these two make the least of rounding errors among those that were tried, and
-// their powers are exact. N: number of coefficients of a polynomial, 2 to 5.
+// The points are 0, +-a, +-b and infinity: with these two, whose powers are exact, roundings are smaller than with the usual
+// 1 and 2 (tests/test_residual.cpp has a limit between them). N: number of coefficients of a polynomial, 2 to 5.
 #pragma once
 #include "../problem.h"
 

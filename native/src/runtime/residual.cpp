@@ -23,10 +23,7 @@ Residual sizes_of(const Array& map, const char* name, const Array& weight, const
         refuse(std::string(weight_name) + ": got kernel size " + std::to_string(p.kernel) + ", wanted 3 or 5");
     check_dense(map, {p.batch, p.height, p.width, p.channels}, name);
     check_dense(weight, {p.channels, p.kernel, p.kernel, p.channels}, weight_name);
-    // A tile has at least one position; it takes 36 values for each of its channels and some for padding, twice.
-    product(product(product(p.batch, p.height), p.width), 2);
-    product(product(p.channels, p.channels), 64 * sizeof(float));
-    product(product(p.channels, 64), 2 * 256 * 64 * sizeof(float));
+    product(product(p.channels, p.channels), 64 * sizeof(float));   // filters at 36 points; all else is smaller or bounded
     return p;
 }
 Shape map_of(const Residual& p) { return {p.batch, p.height, p.width, p.channels}; }
@@ -54,10 +51,12 @@ void run_residual_forward(const Residual& p, int threads) {
     if (sizes.tiles == 0) return;
     prefer_large_pages(p.output, size_t(p.batch * p.height * p.width * p.channels));
     Buffer filters(sizes.filters);
+    prefer_large_pages(filters.data(), sizes.filters);
     auto evaluate = [&](int64_t panel) { kernels.residual_filters(p, filters.data(), panel); };
     parallel_for(sizes.panels, threads, evaluate);
-    // As even as can be: a rest of a few tiles at the end would cost as much as a block.
-    const int64_t blocks = (sizes.tiles + sizes.block - 1) / sizes.block;
+    // As even as can be, and as many for each thread: a rest of a few tiles would cost as much as a block.
+    const int64_t needed = int64_t(round_up(size_t((sizes.tiles + sizes.block - 1) / sizes.block), size_t(threads)));
+    const int64_t blocks = std::min(needed, (sizes.tiles + sizes.least - 1) / sizes.least);
     const int workers = int(std::min<int64_t>(threads, blocks));
     const size_t scratch_size = round_up(sizes.scratch, 16);
     Buffer scratch(scratch_size * size_t(workers));
@@ -77,6 +76,8 @@ void run_residual_backward(const Residual& p, float* grad_weight, int threads) {
     const Kernels& kernels = kernels_in_use();
     const ResidualSizes sizes = kernels.residual_sizes(p);
     Buffer sums(sizes.filters), inputs(sizes.shared), grads(sizes.shared);
+    prefer_large_pages(sums.data(), sizes.filters);
+    prefer_large_pages(inputs.data(), sizes.shared), prefer_large_pages(grads.data(), sizes.shared);
     std::memset(sums.data(), 0, sizes.filters * sizeof(float));
     const int64_t blocks = (sizes.tiles + sizes.shared_block - 1) / sizes.shared_block;
     for (int64_t k = 0; k < blocks; ++k) {

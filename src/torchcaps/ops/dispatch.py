@@ -64,8 +64,8 @@ def why_not_native(
         return f"the native core has the kernels epanechnikov and gaussian, not {full['kernel']!r}"
     if "distance" in full and full["distance"] not in NATIVE_DISTANCES:
         return f"the native core has the distances {' and '.join(NATIVE_DISTANCES)}, not {full['distance']!r}"
-    if not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active():
-        return "the native core has no rules for torch.func transforms"
+    if native.is_transformed():
+        return "the native core has no rules for torch.func transforms and forward-mode derivatives"
     return None
 
 

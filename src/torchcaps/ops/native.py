@@ -106,6 +106,11 @@ def _spec(
     )
 
 
+def is_transformed() -> bool:
+    """Whether torch.func transforms or forward-mode derivatives are at work, for which the operators have no rules."""
+    return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
+
+
 def rows(maps: Tensor) -> Tensor:
     """``[B, C, H, W]`` -> ``[B, H, W, C]``, dense, as the core reads maps; no copy where they are channels-last."""
     return maps.detach().contiguous(memory_format=torch.channels_last).permute(0, 2, 3, 1)

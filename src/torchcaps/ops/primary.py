@@ -33,7 +33,7 @@ def _core_serves(maps: Tensor, weight: Tensor, bias: Tensor) -> bool:
     return (
         native.core is not None
         and all(t.dtype == torch.float32 and t.device.type == "cpu" for t in (maps, weight, bias))
-        and (torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active())
+        and not native.is_transformed()
     )
 
 

@@ -5,12 +5,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.grad import conv2d_weight
 
 from torchcaps.ops import native
 from torchcaps.ops.backend import requested_backend
 from torchcaps.types import POSE_SIZE
 
 TILE, KERNELS = 6, (3, 5)  # the core computes tiles of 6 x 6 inputs, by 36 products a pair of channels
+FEW_TILES = 12  # do not pay for what has to be done for the weight
 
 
 def pose_residual(pose: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -31,14 +33,14 @@ def reference_residual(pose: Tensor, weight: Tensor, bias: Tensor | None) -> Ten
 
 
 def _core_serves(pose: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    """As for routing, but never an error: where the core does not serve, plain PyTorch is as good."""
+    """As for routing, but never an error: where the core does not serve, plain PyTorch does."""
     tensors = [pose, weight] if bias is None else [pose, weight, bias]
     return (
         native.core is not None
         and all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
         and not torch.is_autocast_enabled("cpu")
-        and (torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active())
-        and pose.dim() == 4
+        and not native.is_transformed()
+        and pose.dim() == weight.dim() == 4
         and pose.numel() > 0
         and pose.shape[1] % POSE_SIZE == 0
         and weight.shape[:2] == (pose.shape[1], pose.shape[1])
@@ -49,21 +51,38 @@ def _core_serves(pose: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
 
 
 def _tiles_pay(height: int, width: int, kernel: int) -> bool:
-    """Whether the core multiplies less: not in maps much smaller than a tile's outputs."""
-    side = TILE + 1 - kernel
-    tiles = -(-height // side) * -(-width // side)
-    return tiles * TILE * TILE < height * width * kernel * kernel
+    """Whether the core multiplies less: not in maps much smaller than a tile."""
+
+    def taps(size: int) -> int:  # along one axis, of all positions, less those beyond the border
+        reach = kernel // 2
+        return sum(min(k + reach, size - 1) - max(k - reach, 0) + 1 for k in range(size))
+
+    return _tiles(height, width, kernel) * TILE * TILE < taps(height) * taps(width)
+
+
+def _tiles(height: int, width: int, kernel: int) -> int:
+    side = TILE + 1 - kernel  # of a tile's outputs
+    return -(-height // side) * -(-width // side)
+
+
+def _are_few(maps: Tensor, weight: Tensor) -> bool:
+    """Known only inside the operators: outside, a graph for any batch size would have to choose."""
+    return maps.shape[0] * _tiles(maps.shape[2], maps.shape[3], weight.shape[2]) < FEW_TILES
 
 
 @torch.library.custom_op("torchcaps::pose_residual", mutates_args=(), device_types="cpu")
 def native_residual(pose: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """pose + convolution, the twin of :func:`reference_residual` but for the ReLU."""
+    if _are_few(pose, weight):
+        return _rows_last(F.conv2d(pose, weight, bias, padding=weight.shape[2] // 2).add_(pose))
     return _convolve(pose, weight, weight.new_zeros(weight.shape[0]) if bias is None else bias, reverse=False)
 
 
 @torch.library.custom_op("torchcaps::pose_residual_backward_pose", mutates_args=(), device_types="cpu")
 def native_residual_backward_pose(grad: Tensor, weight: Tensor) -> Tensor:
     """The gradient of the pose, from that of :func:`native_residual`'s output."""
+    if _are_few(grad, weight):
+        return _rows_last(F.conv_transpose2d(grad, weight, padding=weight.shape[2] // 2).add_(grad))
     return _convolve(grad, weight, weight.new_zeros(weight.shape[0]), reverse=True)
 
 
@@ -71,6 +90,9 @@ def native_residual_backward_pose(grad: Tensor, weight: Tensor) -> Tensor:
 def native_residual_backward_weight(grad: Tensor, pose: Tensor, weight: Tensor) -> Tensor:
     """The gradient of the weight, of which the shape and the layout are used."""
     grad_weight = _like_the_weight(weight)
+    if _are_few(pose, weight):
+        gradient = conv2d_weight(pose, weight.shape, grad, padding=weight.shape[2] // 2)  # type: ignore[no-untyped-call]
+        return grad_weight.copy_(gradient)
     rows = grad_weight.permute(0, 2, 3, 1)
     written = rows if rows.is_contiguous() else torch.empty_like(rows, memory_format=torch.contiguous_format)
     native.core.residual_backward(native.rows(pose), native.rows(grad), written, torch.get_num_threads())
@@ -96,6 +118,10 @@ def _like_the_map(maps: Tensor) -> Tensor:
     return torch.empty_like(maps, memory_format=torch.channels_last)
 
 
+def _rows_last(maps: Tensor) -> Tensor:
+    return _like_the_map(maps).copy_(maps)
+
+
 def _like_the_weight(weight: Tensor) -> Tensor:
     # with the weight's own strides, which DDP wants of a gradient
     return torch.empty_like(weight, memory_format=torch.preserve_format)
@@ -117,7 +143,8 @@ def _(grad: Tensor, pose: Tensor, weight: Tensor) -> Any:
 
 
 def _save(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:2])
+    pose, weight, _ = inputs
+    ctx.save_for_backward(pose if ctx.needs_input_grad[1] else None, weight)
 
 
 def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
