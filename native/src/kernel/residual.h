@@ -106,24 +106,33 @@ TC_STEP void to_points(const Residual& p, const TileGrid& g, const float* map, i
                      [&](int point, Vec x) { store(to + point * apart + c, x); });
 }
 
+// sum[r] += each of `count` values of row r times a vector pair of the panel.
+template <int Rows>
+TC_INLINE void add_products(Vec (&sum)[Rows][2], const float* row, int64_t apart, int64_t step, const float* panel,
+                            int64_t panel_step, int64_t count) {
+    for (int64_t k = 0; k < count; ++k, row += step, panel += panel_step) {
+        const Vec first = load(panel), second = load(panel + Vec::W);
+#pragma GCC unroll 6
+        for (int r = 0; r < Rows; ++r) {
+            const Vec by = broadcast(row + r * apart);
+            sum[r][0] = fma(by, first, sum[r][0]);
+            sum[r][1] = fma(by, second, sum[r][1]);
+        }
+    }
+}
+template <int Rows>
+TC_INLINE void store_sums(const Vec (&sum)[Rows][2], float* to, int64_t stride) {
+#pragma GCC unroll 6
+    for (int r = 0; r < Rows; ++r) store(to + r * stride, sum[r][0]), store(to + r * stride + Vec::W, sum[r][1]);
+}
+
 // kSumRows tiles x a panel, at one point.
 TC_STEP void multiply(const float* input, int64_t stride, const float* filter, int64_t channels, float* output, int64_t out_stride) {
     Vec sum[kSumRows][2];
 #pragma GCC unroll 6
     for (int r = 0; r < kSumRows; ++r) sum[r][0] = sum[r][1] = all(0.0f);
-    for (int64_t i = 0; i < channels; ++i, filter += kPanel) {
-        const Vec f0 = load(filter), f1 = load(filter + Vec::W);
-#pragma GCC unroll 6
-        for (int r = 0; r < kSumRows; ++r) {
-            const Vec by = broadcast(input + r * stride + i);
-            sum[r][0] = fma(by, f0, sum[r][0]);
-            sum[r][1] = fma(by, f1, sum[r][1]);
-        }
-    }
-#pragma GCC unroll 6
-    for (int r = 0; r < kSumRows; ++r)
-#pragma GCC unroll 2
-        for (int v = 0; v < 2; ++v) store(output + r * out_stride + v * Vec::W, sum[r][v]);
+    add_products(sum, input, stride, 1, filter, kPanel, channels);
+    store_sums(sum, output, out_stride);
 }
 
 // Products at the points -> the map's own values and the bias added.
@@ -178,25 +187,12 @@ static void residual_tile(const Residual& p, float* inputs, float* grads, int64_
 
 // Rows (input channels) x a panel, summed over the tiles.
 template <int Rows>
-TC_STEP void add_products(const float* input, const float* grad, int64_t stride, int64_t tiles, float* sums) {
+TC_STEP void add_tiles(const float* input, const float* grad, int64_t stride, int64_t tiles, float* sums) {
     Vec sum[Rows][2];
 #pragma GCC unroll 6
-    for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 2
-        for (int v = 0; v < 2; ++v) sum[r][v] = load(sums + r * kPanel + v * Vec::W);
-    for (int64_t t = 0; t < tiles; ++t, input += stride, grad += stride) {
-        const Vec g0 = load(grad), g1 = load(grad + Vec::W);
-#pragma GCC unroll 6
-        for (int r = 0; r < Rows; ++r) {
-            const Vec by = broadcast(input + r);
-            sum[r][0] = fma(by, g0, sum[r][0]);
-            sum[r][1] = fma(by, g1, sum[r][1]);
-        }
-    }
-#pragma GCC unroll 6
-    for (int r = 0; r < Rows; ++r)
-#pragma GCC unroll 2
-        for (int v = 0; v < 2; ++v) store(sums + r * kPanel + v * Vec::W, sum[r][v]);
+    for (int r = 0; r < Rows; ++r) sum[r][0] = load(sums + r * kPanel), sum[r][1] = load(sums + r * kPanel + Vec::W);
+    add_products(sum, input, 1, stride, grad, stride, tiles);
+    store_sums(sum, sums, kPanel);
 }
 
 // Adds a shared block of `tiles` tiles to the sums of one point.
@@ -210,9 +206,9 @@ static void residual_point(const Residual& p, const float* inputs, const float* 
     for (int64_t panel = 0; panel < p.channels / kPanel; ++panel, grad += kPanel) {
         float* to = sums + filter_at(p, point, panel, 0);
         for (int64_t i = 0; i < sixes; i += kSumRows)
-            add_products<kSumRows>(input + i, grad, g.stride, tiles, to + i * kPanel);
+            add_tiles<kSumRows>(input + i, grad, g.stride, tiles, to + i * kPanel);
         for (int64_t i = sixes; i < p.channels; i += kSmallRows)
-            add_products<kSmallRows>(input + i, grad, g.stride, tiles, to + i * kPanel);
+            add_tiles<kSmallRows>(input + i, grad, g.stride, tiles, to + i * kPanel);
     }
 }
 
