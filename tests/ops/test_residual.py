@@ -65,12 +65,12 @@ def assert_near(found: list[Tensor], wanted: list[Tensor]) -> None:
     """Single precision against double precision.
 
     A value is a sum of up to 2000 products, of which rounding leaves about their number's root times 6e-8, and some
-    times that in tiles: 2e-5 of the largest value leaves some room, and a missing or doubled product is far above.
+    times that in tiles: 1e-5 of the largest value leaves some room, and a missing or doubled product is far above.
     """
     for name, ours, theirs in zip(NAMES, found, wanted, strict=True):
         assert ours.shape == theirs.shape, name
         size = float(theirs.abs().max().clamp(min=1.0)) if theirs.numel() else 1.0
-        assert_close(ours.double(), theirs, rtol=0, atol=2e-5 * size, msg=lambda text, name=name: f"{name}: {text}")
+        assert_close(ours.double(), theirs, rtol=0, atol=1e-5 * size, msg=lambda text, name=name: f"{name}: {text}")
 
 
 @pytest.fixture(scope="module", autouse=True)
