@@ -43,6 +43,8 @@ def on_hybrid64(name: str, asks: str, **changes: Any) -> Trial:
 TRIALS = [
     two_epochs("start", "frem", FREM, "what the others are compared with"),
     two_epochs("start", "frem-fold-1", FREM, "with other toys held out", fold=1),
+    two_epochs("start", "frem-seed-1", FREM, "what another seed changes", seed=1),
+    two_epochs("start", "frem-seed-1-fold-1", FREM, "with other toys held out", seed=1, fold=1),
     two_epochs("start", "cnn", CNN, "the network to be better than"),
     two_epochs("start", "cnn-fold-1", CNN, "with other toys held out", fold=1),
     two_epochs("crops", "frem-48", FREM, "larger shifts of the crop, which cuts objects", resize=48),
@@ -56,6 +58,8 @@ TRIALS = [
     two_epochs("cameras", "frem-both-fold-1", FREM, "with other toys held out", camera="both", fold=1),
     two_epochs("cameras", "cnn-both", CNN, "the same for the CNN", camera="both"),
     two_epochs("cameras", "cnn-both-fold-1", CNN, "with other toys held out", camera="both", fold=1),
+    two_epochs("cameras", "frem-each", FREM, "each as an image of its own, as many steps", camera="each", epochs=1),
+    two_epochs("cameras", "frem-each-fold-1", FREM, "with other toys held out", camera="each", epochs=1, fold=1),
     two_epochs("decoder", "frem-no-decoder", FREM, "does reconstruction help to carry over?", reconstruction=0.0),
     two_epochs("decoder", "frem-decoder-0.02", FREM, "ten times its weight", reconstruction=0.02),
     two_epochs("weights", "frem-decay", FREM, "L2 of the weights", weight_decay=0.3),

@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from torchcaps.data.norb import Camera
 from torchcaps.data.splits import Validation
+from torchcaps.data.stereo import Camera
 from torchcaps.errors import OptionError
 from torchcaps.nn.initial import ConvInit
 
@@ -30,7 +30,7 @@ class Recipe:
     full: bool = False
     """All 24,300 + 24,300 stereo pairs of turntable."""
     camera: Camera = "left"
-    """Of smallNORB and turntable: one camera, or both as two channels."""
+    """Of smallNORB and turntable: one camera, both as two channels, or each as an image of its own."""
     skip_bad: bool = False
     """Of a folder of images, go on without the files that cannot be used."""
     validation: Validation = "auto"
