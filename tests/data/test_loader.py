@@ -11,7 +11,7 @@ from torchcaps.data.loader import BatchLoader, generator_for
 from torchcaps.data.pipeline import Batch, Pipeline
 from torchcaps.data.types import Split
 
-PIPELINE = Pipeline(crop=5, brightness=0.1, contrast=0.5, shift=1, flip=True)
+PIPELINE = Pipeline(crop=5, brightness=0.1, contrast=0.5, shift=1, flip=True, stretch=0.2, turn=10)
 SEEDS = st.integers(-(2**70), 2**70)
 
 
@@ -68,7 +68,7 @@ def test_parts_are_exact_at_real_sizes_and_with_threads(threads: int, channels: 
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        pipeline = Pipeline(crop=crop, brightness=0.1, contrast=0.5)
+        pipeline = Pipeline(crop=crop, brightness=0.1, contrast=0.5, stretch=0.2, turn=10)
         split = numbered(3, channels, side)
         options = {"batch_size": 3, "train": True}
         (whole,) = BatchLoader(split, pipeline, **options)  # type: ignore[arg-type]

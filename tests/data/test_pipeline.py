@@ -21,10 +21,11 @@ def train(pipeline: Pipeline, images: Tensor, seed: int = 1) -> Batch:
 
 
 def test_training_batch_against_one_sample_at_a_time() -> None:
-    pipeline = Pipeline(crop=8, brightness=0.1, contrast=0.5, shift=2, flip=True)
+    pipeline = Pipeline(crop=8, brightness=0.1, contrast=0.5, shift=2, flip=True, stretch=0.2, turn=10)
     images = random_images(20, 3, 12)
     batch = train(pipeline, images)
     draws = pipeline.draw(20, 12, 12, torch.Generator().manual_seed(1))
+    images = torch.cat([transforms.warp(images[b : b + 1], draws.warp[b : b + 1]) for b in range(20)])
     for b in range(20):
         top, left = int(draws.top[b]) - 2, int(draws.left[b]) - 2
         clean = torch.zeros(3, 8, 8)
@@ -53,6 +54,29 @@ def test_draws_cover_their_ranges_evenly() -> None:
     assert 0.5 <= draws.contrast.min() < 0.501
     assert 1.499 < draws.contrast.max() <= 1.5
     assert 0.49 < draws.mirrored.float().mean() < 0.51
+
+
+def test_warps_turn_scale_and_shear_within_their_ranges() -> None:
+    generator = torch.Generator().manual_seed(0)
+    turned = Pipeline(crop=8, turn=30).draw(10_000, 8, 8, generator).warp  # [B, 2, 2]
+    torch.testing.assert_close(turned @ turned.mT, torch.eye(2).expand(10_000, 2, 2))
+    degrees = torch.atan2(turned[:, 1, 0], turned[:, 0, 0]).rad2deg()
+    assert 29.9 < degrees.max() <= 30.001
+    assert -30.001 <= degrees.min() < -29.9
+    stretched = Pipeline(crop=8, stretch=0.2).draw(10_000, 8, 8, generator).warp
+    assert (stretched[:, 1, 0] == 0).all()
+    shear = stretched[:, 0, 1] / stretched[:, 0, 0]
+    for found in (stretched[:, 0, 0].log(), stretched[:, 1, 1].log(), shear):
+        assert found.abs().max() <= 0.2001
+        assert found.abs().mean() == pytest.approx(0.1, abs=0.003)
+    assert torch.equal(Pipeline(crop=8).draw(2, 8, 8, generator).warp, torch.eye(2).expand(2, 2, 2))
+
+
+def test_deforming_leaves_the_other_draws_as_they_were() -> None:
+    plain = Pipeline(crop=8, brightness=0.1, contrast=0.5, flip=True)
+    deforming = dataclasses.replace(plain, stretch=0.2, turn=10)
+    first, second = (p.draw(10, 12, 12, torch.Generator().manual_seed(1)) for p in (plain, deforming))
+    assert all(torch.equal(a, b) for a, b in zip(first[:-1], second[:-1], strict=True))
 
 
 def test_switching_one_augmentation_off_leaves_the_others() -> None:
@@ -154,6 +178,8 @@ def test_statistics_of_the_training_set() -> None:
         ({"crop": 64, "resize": 48}, "resize is 48, too small"),
         ({"crop": 8, "contrast": 2.0}, "contrast up to 1"),
         ({"crop": 8, "shift": -1}, "none below 0"),
+        ({"crop": 8, "stretch": -0.1}, "stretch -0.1, turn 0.0: wanted 0 to 1"),
+        ({"crop": 8, "turn": 200.0}, "turn 200.0: wanted 0 to 1, and 0 to 180 degrees"),
         ({"crop": 8, "standardise": "batch"}, "standardise is 'batch'"),
         ({"crop": 8, "mean": (0.5,)}, "mean of 1 channels, deviation of 0"),
     ],

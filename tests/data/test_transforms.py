@@ -22,6 +22,23 @@ def slow_jitter(image: np.ndarray, brightness: float, contrast: float) -> np.nda
     return np.minimum(np.maximum((brighter - mean) * contrast + mean, 0), 1)
 
 
+def slow_warp(image: np.ndarray, matrix: np.ndarray) -> np.ndarray:
+    """One channel ``[H, W]``: each pixel from the four around the place that the matrix leads to."""
+    height, width = image.shape
+    warped = np.empty(image.shape)
+    for row in range(height):
+        for column in range(width):
+            right, down = matrix @ [column - (width - 1) / 2, row - (height - 1) / 2]
+            x = min(max(right + (width - 1) / 2, 0), width - 1)
+            y = min(max(down + (height - 1) / 2, 0), height - 1)
+            left, top = min(int(x), max(width - 2, 0)), min(int(y), max(height - 2, 0))
+            right_side, below = min(left + 1, width - 1), min(top + 1, height - 1)
+            upper = image[top, left] * (1 - (x - left)) + image[top, right_side] * (x - left)
+            lower = image[below, left] * (1 - (x - left)) + image[below, right_side] * (x - left)
+            warped[row, column] = upper * (1 - (y - top)) + lower * (y - top)
+    return warped
+
+
 def slow_standardise(image: np.ndarray) -> np.ndarray:
     deviation = image.std()
     return np.zeros_like(image) if deviation == 0 else (image - image.mean()) / deviation
@@ -58,6 +75,36 @@ def test_flip() -> None:
     for b in (0, 2):
         for x in range(5):
             assert torch.equal(flipped[b, :, :, x], images[b, :, :, 4 - x])
+
+
+@given(
+    count=st.integers(1, 3),
+    channels=st.integers(1, 2),
+    height=st.integers(1, 9),
+    width=st.integers(1, 9),
+    matrix=st.lists(st.floats(-2, 2, width=32), min_size=12, max_size=12),
+)
+@settings(deadline=None, max_examples=50)
+def test_warp(count: int, channels: int, height: int, width: int, matrix: list[float]) -> None:
+    matrices = torch.tensor(matrix).view(3, 2, 2)[:count]
+    images = random_images(count, channels, height, width)
+    warped = transforms.warp(images.float(), matrices)
+    for b in range(count):
+        for c in range(channels):
+            wanted = slow_warp(images[b, c].double().numpy(), matrices[b].double().numpy())
+            np.testing.assert_allclose(warped[b, c].numpy(), wanted, atol=2e-3)
+    whole = transforms.warp(images, matrices)
+    assert whole.dtype == torch.uint8
+    assert torch.equal(whole, warped.round().to(torch.uint8))
+
+
+def test_warps_with_known_answers() -> None:
+    images = random_images(1, 2, 5, 5)
+    assert torch.equal(transforms.warp(images, torch.eye(2).unsqueeze(0)), images)
+    mirror, quarter = torch.tensor([[[-1.0, 0.0], [0.0, 1.0]], [[0.0, -1.0], [1.0, 0.0]]])
+    assert torch.equal(transforms.warp(images, mirror.unsqueeze(0)), images.flip(-1))
+    # The new right end, (1, 0), comes from the old bottom, (0, 1).
+    assert torch.equal(transforms.warp(images, quarter.unsqueeze(0)), images.rot90(1, (2, 3)))
 
 
 @pytest.mark.parametrize("channels", [1, 3])

@@ -1,5 +1,6 @@
 """From uint8 images to what a network and its decoder want."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -34,6 +35,7 @@ class Draws(NamedTuple):
     brightness: Tensor  # [B] float32
     contrast: Tensor  # [B] float32
     mirrored: Tensor  # [B] bool
+    warp: Tensor  # [B, 2, 2] float32
 
     def part(self, start: int, stop: int) -> "Draws":
         return Draws(*(values[start:stop] for values in self))
@@ -44,7 +46,7 @@ class Draws(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
-    """How images become batches. Training crops at random, shifts, flips and jitters; evaluation takes the centre."""
+    """How images become batches. Training deforms, shifts, crops, flips and jitters at random; evaluation does not."""
 
     crop: int
     """Side of the network's input."""
@@ -56,6 +58,10 @@ class Pipeline:
     """Jitter scales the distance to the image's mean by 1 minus to 1 plus this."""
     shift: int = 0
     """Shift by up to this many pixels either way, black coming in."""
+    stretch: float = 0.0
+    """Scale width and height, each by a factor of its own, by up to e to this, either way; and shear by up to this."""
+    turn: float = 0.0
+    """Turn by up to this many degrees, either way."""
     flip: bool = False
     """Mirror half of the images, left to right."""
     standardise: Literal["image", "set", "none"] = "image"
@@ -75,6 +81,8 @@ class Pipeline:
                 f"brightness {self.brightness}, contrast {self.contrast}, shift {self.shift}: "
                 "wanted none below 0, and contrast up to 1"
             )
+        if not 0 <= self.stretch <= 1 or not 0 <= self.turn <= 180:
+            raise ValueError(f"stretch {self.stretch}, turn {self.turn}: wanted 0 to 1, and 0 to 180 degrees")
         if self.standardise not in ("image", "set", "none"):
             raise ValueError(f"standardise is {self.standardise!r}, wanted 'image', 'set' or 'none'")
         if len(self.mean) != len(self.deviation):
@@ -99,7 +107,20 @@ class Pipeline:
             brightness=(2 * uniform[2] - 1) * self.brightness,
             contrast=1 + (2 * uniform[3] - 1) * self.contrast,
             mirrored=uniform[4] < 0.5 if self.flip else torch.zeros(count, dtype=torch.bool),
+            warp=self._draw_warp(count, generator) if self.deforms else torch.eye(2).expand(count, 2, 2),
         )
+
+    @property
+    def deforms(self) -> bool:
+        return self.stretch > 0 or self.turn > 0
+
+    def _draw_warp(self, count: int, generator: torch.Generator) -> Tensor:
+        """Turned, then stretched, then sheared: ``[B, 2, 2]``."""
+        wide, high, shear, angle = 2 * torch.rand(4, count, generator=generator) - 1  # [B] each
+        wide, high, shear = (wide * self.stretch).exp(), (high * self.stretch).exp(), shear * self.stretch
+        cos, sin = (angle * math.radians(self.turn)).cos(), (angle * math.radians(self.turn)).sin()
+        rows = [cos * wide, cos * wide * shear - sin * high, sin * wide, sin * wide * shear + cos * high]
+        return torch.stack(rows, 1).view(count, 2, 2)
 
     def train(self, images: Tensor, labels: Tensor, generator: torch.Generator) -> Batch:
         """A training batch of prepared images ``[B, C, H, W]`` uint8."""
@@ -110,6 +131,8 @@ class Pipeline:
         """A training batch with random numbers drawn before."""
         self._check(images)
         draws = draws.to(images.device)
+        if self.deforms:
+            images = transforms.warp(images, draws.warp)
         if self.shift:
             images = F.pad(images, [self.shift] * 4)
         cropped = transforms.crop(images, draws.top, draws.left, self.crop)  # [B, C, S, S] uint8

@@ -27,6 +27,8 @@ class Trial:
 
 FREM, FRMS, EM, CNN = (f"smallnorb-{method}-quick" for method in ("frem", "frms", "em", "cnn"))
 
+DEFORMED = {"stretch": 0.2, "turn": 10.0}
+
 
 def two_epochs(group: str, name: str, base: str, asks: str, **changes: Any) -> Trial:
     """A trial on smallNORB that is over in minutes."""
@@ -54,6 +56,10 @@ TRIALS = [
     two_epochs("jitter", "cnn-set", CNN, "the same for the CNN", standardise="set"),
     two_epochs("jitter", "frem-set-flip", FREM, "mirrored toys are toys too", standardise="set", flip=True),
     two_epochs("jitter", "frem-set-strong", FREM, "twice as strong", standardise="set", brightness=0.25, contrast=0.8),
+    two_epochs("deformed", "frem-deformed", FREM, "other toys of the same kinds", **DEFORMED),
+    two_epochs("deformed", "frem-deformed-fold-1", FREM, "with other toys held out", **DEFORMED, fold=1),
+    two_epochs("deformed", "cnn-deformed", CNN, "the same for the CNN", **DEFORMED),
+    two_epochs("deformed", "cnn-deformed-fold-1", CNN, "with other toys held out", **DEFORMED, fold=1),
     two_epochs("cameras", "frem-both", FREM, "both cameras as two channels", camera="both"),
     two_epochs("cameras", "frem-both-fold-1", FREM, "with other toys held out", camera="both", fold=1),
     two_epochs("cameras", "cnn-both", CNN, "the same for the CNN", camera="both"),

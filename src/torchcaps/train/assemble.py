@@ -59,7 +59,8 @@ def folder_side(recipe: Recipe) -> int:
 
 def make_pipeline(recipe: Recipe, splits: Splits) -> Pipeline:
     """How the recipe's images become batches, with the training split's statistics."""
-    changes: dict[str, Any] = {"shift": recipe.shift, "flip": recipe.flip, "standardise": recipe.standardise}
+    always = ("shift", "stretch", "turn", "flip", "standardise")
+    changes: dict[str, Any] = {name: getattr(recipe, name) for name in always}
     optional = ("resize", "brightness", "contrast")
     changes |= {name: value for name in optional if (value := getattr(recipe, name)) is not None}
     if recipe.data not in list_sets():

@@ -50,6 +50,10 @@ class Recipe:
     """Jitter scales contrast by 1 minus to 1 plus this; default: the data set's."""
     shift: int = 0
     """Shift training images by up to this many pixels."""
+    stretch: float = 0.0
+    """Deform training images: width and height by factors of up to e to this, either way, and shear by up to this."""
+    turn: float = 0.0
+    """Turn training images by up to this many degrees, either way."""
     flip: bool = False
     """Mirror half of the training images."""
     standardise: Standardise = "image"
