@@ -27,17 +27,17 @@ class Trial:
 
 FREM, FRMS, EM, CNN = (f"smallnorb-{method}-quick" for method in ("frem", "frms", "em", "cnn"))
 
-DEFORMED = {"stretch": 0.2, "turn": 10.0}
+DEFORMED, PLAIN = {"stretch": 0.2, "turn": 10.0}, {"stretch": 0.0, "turn": 0.0}
 
 
 def two_epochs(group: str, name: str, base: str, asks: str, **changes: Any) -> Trial:
     """A trial on smallNORB that is over in minutes."""
-    return Trial(group=group, name=name, base=base, changes={"epochs": 2, **changes}, asks=asks)
+    return Trial(group=group, name=name, base=base, changes={"epochs": 2, **PLAIN, **changes}, asks=asks)
 
 
 def on_hybrid64(name: str, asks: str, **changes: Any) -> Trial:
     """A trial with the network and the images of table 1."""
-    fields = {"batch_size": 50, "transform_std": 2.0, **changes}
+    fields = {"batch_size": 50, "transform_std": 2.0, **PLAIN, **changes}
     return Trial(group="hybrid64", name=name, base="smallnorb-frem", changes=fields, asks=asks)
 
 
@@ -101,7 +101,9 @@ TRIALS = [
     two_epochs("methods", "em", EM, "does it carry over better?"),
     two_epochs("rate", "frem-rate-3e-3", FREM, "half the rate", rate=3e-3),
     two_epochs("rate", "frem-constant", FREM, "the paper's schedule", rate=1e-3, schedule="constant"),
-    Trial(group="rate", name="frem-6-epochs", base=FREM, changes={"epochs": 6}, asks="does it carry over later?"),
+    Trial(
+        group="rate", name="frem-6-epochs", base=FREM, changes={"epochs": 6, **PLAIN}, asks="does it carry over later?"
+    ),
     on_hybrid64(
         "hybrid64",
         "does the larger network learn at half the rate?",
