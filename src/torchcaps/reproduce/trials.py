@@ -27,6 +27,7 @@ class Trial:
 
 FREM, FRMS, EM, CNN = (f"smallnorb-{method}-quick" for method in ("frem", "frms", "em", "cnn"))
 
+TURNTABLE = "turntable-frem-quick"
 DEFORMED, PLAIN = {"stretch": 0.2, "turn": 10.0}, {"stretch": 0.0, "turn": 0.0}
 
 
@@ -121,4 +122,13 @@ TRIALS = [
         changes={"epochs": 1},
         asks="do smallNORB's settings suit other sets?",
     ),
+    Trial(
+        group="Fashion-MNIST",
+        name="other-set-deformed",
+        base="fashion-mnist-frem",
+        changes={"epochs": 1, **DEFORMED},
+        asks="is it only toys that want to be deformed?",
+    ),
+    Trial(group="turntable", name="turntable", base=TURNTABLE, changes=PLAIN, asks="the built-in set"),
+    Trial(group="turntable", name="turntable-deformed", base=TURNTABLE, changes=DEFORMED, asks="and its toys deformed"),
 ]
