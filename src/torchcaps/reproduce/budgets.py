@@ -7,17 +7,16 @@ What the tables vary (method, iterations, deviation, loss) is set in ``cells.py`
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from torchcaps.bench.plan import Plan, full_plan, quick_plan
 from torchcaps.data.catalog import BUILT_IN
 from torchcaps.data.locate import find_folder
 from torchcaps.data.types import DataError
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.recipes import recipe
+from torchcaps.train.recipes import NOT_DEFORMED, recipe
 
 BudgetName = Literal["quick", "short", "full"]
-AS_THEY_ARE: dict[str, Any] = {"stretch": 0.0, "turn": 0.0}  # images cut out and jittered, as in the paper, but not deformed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +41,7 @@ def short_main(data: str, method: str) -> Recipe:
 
 
 def short_ablation(method: str) -> Recipe:
-    return recipe(f"smallnorb-{method}-quick", resize=48, epochs=2, **AS_THEY_ARE)
+    return recipe(f"smallnorb-{method}-quick", resize=48, epochs=2, **NOT_DEFORMED)
 
 
 def full_main(data: str, method: str) -> Recipe:
@@ -58,7 +57,7 @@ def quick_main(data: str, method: str) -> Recipe:
 
 
 def quick_ablation(method: str) -> Recipe:
-    return recipe(f"smallnorb-{method}-quick", resize=48, **AS_THEY_ARE)
+    return recipe(f"smallnorb-{method}-quick", resize=48, **NOT_DEFORMED)
 
 
 def rehearsed(found: Recipe, root: Path | None) -> Recipe:

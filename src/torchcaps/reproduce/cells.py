@@ -9,9 +9,10 @@ from torchcaps.bench.plan import Plan
 from torchcaps.data.sources import SOURCES
 from torchcaps.functional.registry import routing_method
 from torchcaps.reproduce import paper
-from torchcaps.reproduce.budgets import AS_THEY_ARE, Budget
+from torchcaps.reproduce.budgets import Budget
 from torchcaps.reproduce.trials import TRIALS, Trial
 from torchcaps.train.recipe import Recipe
+from torchcaps.train.recipes import NOT_DEFORMED
 
 Target = Literal["table1", "table2", "table3", "losses", "reconstructions", "claims", "trials", "all"]
 TARGETS: tuple[Target, ...] = get_args(Target)
@@ -113,7 +114,7 @@ class Experiments:
         """Table 1's run with images as the paper has them; that run itself, where it has them so."""
         main = self.main("smallnorb", method)
         assert isinstance(main, Run)
-        run = self._run(f"{main.name}-plain", replace(main.recipe, **AS_THEY_ARE))
+        run = self._run(f"{main.name}-plain", replace(main.recipe, **NOT_DEFORMED))
         return main if replace(main.recipe, name=run.name) == run.recipe else run
 
     def margin(self, method: str) -> Run:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.recipes import recipe
+from torchcaps.train.recipes import DEFORMED, NOT_DEFORMED, recipe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,17 +28,16 @@ class Trial:
 FREM, FRMS, EM, CNN = (f"smallnorb-{method}-quick" for method in ("frem", "frms", "em", "cnn"))
 
 TURNTABLE = "turntable-frem-quick"
-DEFORMED, PLAIN = {"stretch": 0.2, "turn": 10.0}, {"stretch": 0.0, "turn": 0.0}
 
 
 def two_epochs(group: str, name: str, base: str, asks: str, **changes: Any) -> Trial:
     """A trial on smallNORB that is over in minutes."""
-    return Trial(group=group, name=name, base=base, changes={"epochs": 2, **PLAIN, **changes}, asks=asks)
+    return Trial(group=group, name=name, base=base, changes={"epochs": 2, **NOT_DEFORMED, **changes}, asks=asks)
 
 
 def on_hybrid64(name: str, asks: str, **changes: Any) -> Trial:
     """A trial with the network and the images of table 1."""
-    fields = {"batch_size": 50, "transform_std": 2.0, **PLAIN, **changes}
+    fields = {"batch_size": 50, "transform_std": 2.0, **NOT_DEFORMED, **changes}
     return Trial(group="hybrid64", name=name, base="smallnorb-frem", changes=fields, asks=asks)
 
 
@@ -103,7 +102,11 @@ TRIALS = [
     two_epochs("rate", "frem-rate-3e-3", FREM, "half the rate", rate=3e-3),
     two_epochs("rate", "frem-constant", FREM, "the paper's schedule", rate=1e-3, schedule="constant"),
     Trial(
-        group="rate", name="frem-6-epochs", base=FREM, changes={"epochs": 6, **PLAIN}, asks="does it carry over later?"
+        group="rate",
+        name="frem-6-epochs",
+        base=FREM,
+        changes={"epochs": 6, **NOT_DEFORMED},
+        asks="does it carry over later?",
     ),
     on_hybrid64(
         "hybrid64",
@@ -129,6 +132,6 @@ TRIALS = [
         changes={"epochs": 1, **DEFORMED},
         asks="is it only toys that want to be deformed?",
     ),
-    Trial(group="turntable", name="turntable", base=TURNTABLE, changes=PLAIN, asks="the built-in set"),
+    Trial(group="turntable", name="turntable", base=TURNTABLE, changes=NOT_DEFORMED, asks="the built-in set"),
     Trial(group="turntable", name="turntable-deformed", base=TURNTABLE, changes=DEFORMED, asks="and its toys deformed"),
 ]

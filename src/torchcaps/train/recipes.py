@@ -56,6 +56,8 @@ STDS = {"hybrid32": 0.5, "hybrid64": 1.0}
 RATES = {"hybrid32": 6e-3, "hybrid64": 2e-3, "cnn32": 2e-3, "cnn64": 2e-3}
 FRMS_RATE = 0.5  # of these: at 6e-3 it fell to chance on Fashion-MNIST, in the third epoch
 TOYS = ("smallnorb", "turntable")  # few objects, seen from everywhere; other objects are asked for
+DEFORMED: dict[str, Any] = {"stretch": 0.2, "turn": 10.0}  # as other toys of the kind might look
+NOT_DEFORMED: dict[str, Any] = {"stretch": 0.0, "turn": 0.0}
 EPOCHS = {"smallnorb": 6, "mnist": 3, "fashion-mnist": 5, "cifar10": 5, "turntable": 24}  # of the learned settings
 
 
@@ -70,11 +72,10 @@ def learned(paper: Recipe) -> Recipe:
     Capsules learn from the first steps on where matrices start larger, convolutions as PyTorch's do, and the rate of
     the matrices is higher. docs/results.md has what else was tried.
     """
-    photographs, toys = paper.data == "cifar10", paper.data in TOYS
+    photographs = paper.data == "cifar10"
     return replace(
         paper,
-        stretch=0.2 if toys else 0.0,  # as other toys of the kind might look: capsules and CNN carry over better
-        turn=10.0 if toys else 0.0,
+        **(DEFORMED if paper.data in TOYS else NOT_DEFORMED),
         shift=4 if photographs else 0,  # as usual for this set; the paper says nothing of it
         flip=photographs,
         conv_init="torch",
