@@ -23,8 +23,7 @@ from data_files import (
 from torchcaps.data import cifar
 from torchcaps.data.cifar import check_cifar_file
 from torchcaps.data.idx import check_idx_file
-from torchcaps.data.norb import check_norb_file, read_pairs
-from torchcaps.data.stereo import CAMERAS
+from torchcaps.data.norb import CAMERAS, check_norb_file, read_pairs
 from torchcaps.data.types import DataError
 
 SMALL_ARCHIVE = gzip.decompress(cifar_archive({name: cifar_batch(1) for name in (*cifar.TRAIN, cifar.TEST)}))

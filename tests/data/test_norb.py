@@ -8,8 +8,7 @@ import torch
 
 from data_files import changed, norb_categories, norb_contents, norb_info, norb_pairs, pixels, put
 from torchcaps.data import writing
-from torchcaps.data.norb import FILES, load_smallnorb, read_categories, read_info, read_pairs, write_smallnorb
-from torchcaps.data.stereo import CAMERAS
+from torchcaps.data.norb import CAMERAS, FILES, load_smallnorb, read_categories, read_info, read_pairs, write_smallnorb
 from torchcaps.data.types import DataError, Split
 
 
@@ -28,24 +27,13 @@ def test_images_labels_and_factors_are_what_was_written(tmp_path, camera, gzippe
     assert data.classes == ("animal", "human", "airplane", "truck", "car")
 
 
-@pytest.mark.parametrize("gzipped", [False, True])
-def test_each_camera_is_an_image_of_its_own(tmp_path, gzipped):
-    data = load_smallnorb(put(tmp_path, norb_contents(train=3, test=2), gzipped), "each")
-    left_and_right = torch.from_numpy(pixels(3, 2, 96, 96)).reshape(6, 1, 96, 96)
-    assert torch.equal(data.train.images, left_and_right)
-    assert data.train.labels.tolist() == [0, 0, 1, 1, 2, 2]
-    assert data.train.factor("azimuth").tolist() == [0, 0, 2, 2, 4, 4]
-    assert len(data.test) == 4
-
-
 def test_a_plain_file_is_mapped_and_never_changed(tmp_path):
     put(tmp_path, norb_contents(train=4))
     path = tmp_path / f"{FILES['train']}-dat.mat"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        left, both, each = (load_smallnorb(tmp_path, camera).train.images for camera in ("left", "both", "each"))
+        left, both = load_smallnorb(tmp_path).train.images, load_smallnorb(tmp_path, "both").train.images
     assert left.stride() == both.stride() == (2 * 96 * 96, 96 * 96, 96, 1)  # a view of the pairs, not a copy
-    assert each.stride() == (96 * 96, 96 * 96, 96, 1)
     assert str(path) in Path("/proc/self/maps").read_text()
     left.zero_()
     assert path.read_bytes() == norb_pairs(4)
@@ -119,7 +107,7 @@ def test_a_factor_out_of_range_is_named_by_byte(tmp_path, column, bad, name):
 
 
 def test_an_unknown_camera(tmp_path):
-    with pytest.raises(DataError, match="no camera 'middle'; wanted one of left, right, both, each"):
+    with pytest.raises(DataError, match="no camera 'middle'; wanted one of left, right, both"):
         load_smallnorb(tmp_path, "middle")
 
 

@@ -103,6 +103,8 @@ def test_warps_with_known_answers() -> None:
     assert torch.equal(transforms.warp(images, torch.eye(2).unsqueeze(0)), images)
     mirror, quarter = torch.tensor([[[-1.0, 0.0], [0.0, 1.0]], [[0.0, -1.0], [1.0, 0.0]]])
     assert torch.equal(transforms.warp(images, mirror.unsqueeze(0)), images.flip(-1))
+    for dtype in (torch.float16, torch.float64):
+        assert torch.equal(transforms.warp(images.to(dtype), mirror.unsqueeze(0).double()), images.flip(-1).to(dtype))
     # The new right end, (1, 0), comes from the old bottom, (0, 1).
     assert torch.equal(transforms.warp(images, quarter.unsqueeze(0)), images.rot90(1, (2, 3)))
 

@@ -60,6 +60,7 @@ def test_colours(channels_last: bool) -> None:
     colours = np.stack([IMAGES, IMAGES // 2, IMAGES // 3], axis=3 if channels_last else 1)
     classifier = fit(colours, LABELS, **TINY, epochs=1)
     assert classifier.network.in_channels == 3
+    assert not classifier.pipeline.deforms
     assert len(classifier.predict(colours[:5]).names) == 5
 
 

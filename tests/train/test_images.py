@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torchcaps.data import Split, Splits
+from torchcaps.data import ImageSet, Split, Splits
 from torchcaps.errors import OptionError
 from torchcaps.train import Recipe, train
 from torchcaps.train import recipe as named_recipe
@@ -75,6 +75,29 @@ def test_folds_hold_out_other_images(monkeypatch: pytest.MonkeyPatch) -> None:
     held = [load_data(Recipe(fold=fold)).validation for fold in (0, 0, 1)]
     first, same, other = (set(one.images.flatten().tolist()) for one in held if one is not None)
     assert first == same != other
+
+
+def test_each_camera_in_training_and_the_left_in_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    def pairs(first: int, count: int) -> Split:
+        """Pixels of the left camera are the pair's number, those of the right 100 more."""
+        number = torch.arange(first, first + count, dtype=torch.uint8)
+        images = torch.stack([number, number + 100], 1).view(count, 2, 1, 1)
+        return Split(images, torch.arange(count) % 2, {"lighting": torch.arange(count) % 3})
+
+    data = ImageSet("pairs", ("a", "b"), pairs(0, 60), pairs(60, 20))
+    monkeypatch.setattr("torchcaps.train.assemble.load", lambda name, **options: data)
+    splits = load_data(Recipe(data="smallnorb", camera="each", validation="stratified"))
+    assert splits.validation is not None
+    number, held = splits.train.images.flatten().tolist(), splits.validation.images.flatten().tolist()
+    left, right = number[: len(number) // 2], number[len(number) // 2 :]
+    assert right == [value + 100 for value in left]
+    assert sorted(left + held) == list(range(60))  # no pair on both sides
+    assert splits.train.labels.tolist() == [value % 100 % 2 for value in number]
+    assert splits.train.factor("lighting").tolist() == [value % 100 % 3 for value in number]
+    assert splits.test.images.flatten().tolist() == list(range(60, 80))
+    fewer = load_data(Recipe(data="smallnorb", camera="each", validation="none", images=40, batch_size=5))
+    assert len(fewer.train) == 40
+    assert int((fewer.train.images >= 100).sum()) == 20
 
 
 @pytest.mark.parametrize("images", [-1, 0, 49])

@@ -54,6 +54,7 @@ def test_recipe_builds_its_network(name: str) -> None:
 def test_papers_settings(name: str) -> None:
     found = recipe(name)
     assert (found.epochs, found.batch_size, found.schedule) == (50, 50, "constant")
+    assert (found.shift, found.flip, found.stretch, found.turn) == (0, False, 0, 0)
     assert (found.size, found.model[-2:]) == ((64, "64") if found.data in CLASSES else (32, "32"))
     if found.has_capsules:
         assert (found.loss, found.reconstruction) == ("spread", 0.0005)
@@ -74,6 +75,20 @@ def test_quick_variants(name: str) -> None:
         paper.loss,
         paper.iterations,
     )
+
+
+@pytest.mark.parametrize("name", [name for name in list_recipes() if not name.endswith("-paper")])
+def test_toys_are_deformed_and_nothing_else(name: str) -> None:
+    found = recipe(name)
+    assert (found.stretch, found.turn) == ((0.2, 10) if found.data in CLASSES else (0, 0))
+
+
+def test_what_happens_to_images_reaches_the_pipeline() -> None:
+    wanted = {"brightness": 0.3, "contrast": 0.7, "shift": 2, "stretch": 0.15, "turn": 12.0, "flip": True}
+    split = Split(torch.zeros(2, 1, 32, 32, dtype=torch.uint8), torch.arange(2))
+    pipeline = make_pipeline(Recipe(data="mnist", **wanted, standardise="set"), Splits(("a", "b"), split, None, split))
+    assert {name: getattr(pipeline, name) for name in wanted} == wanted
+    assert pipeline.standardise == "set"
 
 
 def test_json_round_trip() -> None:
@@ -124,6 +139,7 @@ def test_folder_picks_the_network(tmp_path: Path, side: int, size: int, model: s
     found = folder_recipe(make_folder(tmp_path / "shapes", 2, side))
     assert (found.name, found.size, found.model) == ("shapes", size, model)
     assert found.data == str(tmp_path / "shapes")
+    assert (found.stretch, found.turn, found.flip, found.resize) == (0, 0, False, None)
 
 
 def test_folder_of_large_images_has_room_for_its_crops(tmp_path: Path) -> None:

@@ -4,9 +4,8 @@ import os
 from pathlib import Path
 
 from torchcaps.data.locate import VARIABLE, find_folder
-from torchcaps.data.norb import load_smallnorb
+from torchcaps.data.norb import Camera, load_smallnorb
 from torchcaps.data.sources import SOURCES
-from torchcaps.data.stereo import Camera
 from torchcaps.data.turntable import DEFAULT_PAIRS, load_turntable
 from torchcaps.data.types import DataError, ImageSet
 

@@ -4,16 +4,18 @@ import struct
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from torchcaps.data.reading import Reader, find_file, wanted_file
-from torchcaps.data.stereo import CAMERAS, Camera, looked_at
 from torchcaps.data.types import DataError, ImageSet, Split
 from torchcaps.data.writing import to_disk, whole_file
 
+Camera = Literal["left", "right", "both"]
+CAMERAS: dict[str, slice] = {"left": slice(0, 1), "right": slice(1, 2), "both": slice(0, 2)}
 SIDE = 96
 PAIR = 2 * SIDE * SIDE
 BLOCK = 256  # pairs read or written at a time
@@ -41,14 +43,14 @@ FACTORS: dict[str, Sequence[int]] = {
 
 
 def load_smallnorb(folder: Path, camera: Camera = "left") -> ImageSet:
-    """smallNORB; images ``[N, 1, 96, 96]`` of one camera, ``[N, 2, 96, 96]`` of both, or ``[2 N, 1, 96, 96]`` of each.
+    """smallNORB; images ``[N, 1, 96, 96]`` of one camera, or ``[N, 2, 96, 96]`` of both.
 
     An uncompressed ``-dat.mat`` stays in its file, memory-mapped; a gzipped one is read into memory. The factors hold
     the numbers of the info file (azimuth 34 is 340 degrees), and -1 throughout where it is missing.
     """
     if camera not in CAMERAS:
         raise DataError(f"no camera {camera!r}; wanted one of {', '.join(CAMERAS)}")
-    train, test = (looked_at(read_split(folder, prefix, CAMERAS[camera]), camera) for prefix in FILES.values())
+    train, test = (read_split(folder, prefix, CAMERAS[camera]) for prefix in FILES.values())
     return ImageSet("smallnorb", CLASSES, train, test, folder)
 
 

@@ -5,6 +5,8 @@ torch would split over threads for one sample and not for fifty, and no fused mu
 round differently.
 """
 
+from functools import partial
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -52,16 +54,16 @@ def warp(images: Tensor, matrix: Tensor) -> Tensor:
     """Deform images ``[B, C, H, W]`` about their middle; beyond their edges they go on as there.
 
     ``matrix [B, 2, 2]`` leads from a place (right, down) in the new image to one in the old, between whose pixels is
-    interpolated. What comes out has the type of what came in.
+    interpolated, in float32. What comes out has the type of what came in.
     """
     height, width = images.shape[2:]
-    right = torch.arange(width, device=images.device).sub(width / 2 - 0.5)  # [W], in pixels from the middle
-    down = torch.arange(height, device=images.device).sub(height / 2 - 0.5).view(-1, 1)  # [H, 1]
-    xx, xy, yx, yy = matrix.flatten(1).T.unsqueeze(-1).unsqueeze(-1)  # [B, 1, 1] each
+    count = partial(torch.arange, dtype=torch.float32, device=images.device)
+    right, down = count(width) - (width - 1) / 2, count(height).view(-1, 1) - (height - 1) / 2  # [W], [H, 1], in pixels
+    xx, xy, yx, yy = matrix.float().flatten(1).T.unsqueeze(-1).unsqueeze(-1)  # [B, 1, 1] each
     # In units of half a side, from the middle, as grid_sample counts.
     places = torch.stack([(xx * right + xy * down) * (2 / width), (yx * right + yy * down) * (2 / height)], -1)
     moved = F.grid_sample(images.float(), places, padding_mode="border", align_corners=False)  # [B, C, H, W]
-    return moved if images.is_floating_point() else moved.round_().clamp_(0, 255).to(images.dtype)
+    return (moved if images.is_floating_point() else moved.round_()).to(images.dtype)
 
 
 def to_unit(images: Tensor) -> Tensor:

@@ -19,6 +19,11 @@ from torchcaps.train.recipes import NOT_DEFORMED, recipe
 BudgetName = Literal["quick", "short", "full"]
 
 
+def with_root(found: Recipe, root: Path | None) -> Recipe:
+    """The built-in set has its own place."""
+    return replace(found, root=None if found.data == BUILT_IN else root)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Budget:
     """How much is spent on a reproduction."""
@@ -32,7 +37,7 @@ class Budget:
     """More than one make an ensemble."""
     times: Plan
     """How the times of table 1 are measured."""
-    adapt: Callable[[Recipe, Path | None], Recipe] = lambda found, root: replace(found, root=root)
+    adapt: Callable[[Recipe, Path | None], Recipe] = with_root
     """The last word on every run, the trials too; the path is the user's ``--root``."""
 
 

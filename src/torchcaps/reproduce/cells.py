@@ -105,16 +105,16 @@ class Experiments:
         """The run of a cell of table 2, or a variation of it; table 1's, where that is the same."""
         fields = {"iterations": iterations, "transform_std": std, **changes}
         recipe = replace(self.budget.ablation(method), **fields)
-        run = self._run(f"ablation-{method}-{iterations}-{std}{suffix}", recipe)
-        main = self.main("smallnorb", method)
-        assert isinstance(main, Run)
-        return main if replace(main.recipe, name=run.name) == run.recipe else run
+        return self._or_main(self._run(f"ablation-{method}-{iterations}-{std}{suffix}", recipe), method)
 
     def not_deformed(self, method: str) -> Run:
         """Table 1's run with images as the paper has them; that run itself, where it has them so."""
         main = self.main("smallnorb", method)
+        return self._or_main(self._run(f"{main.name}-plain", replace(main.recipe, **NOT_DEFORMED)), method)
+
+    def _or_main(self, run: Run, method: str) -> Run:
+        main = self.main("smallnorb", method)
         assert isinstance(main, Run)
-        run = self._run(f"{main.name}-plain", replace(main.recipe, **NOT_DEFORMED))
         return main if replace(main.recipe, name=run.name) == run.recipe else run
 
     def margin(self, method: str) -> Run:

@@ -64,7 +64,9 @@ TRIALS = [
     two_epochs("cameras", "frem-both-fold-1", FREM, "with other toys held out", camera="both", fold=1),
     two_epochs("cameras", "cnn-both", CNN, "the same for the CNN", camera="both"),
     two_epochs("cameras", "cnn-both-fold-1", CNN, "with other toys held out", camera="both", fold=1),
-    two_epochs("cameras", "frem-each", FREM, "each as an image of its own, as many steps", camera="each", epochs=1),
+    two_epochs(
+        "cameras", "frem-each", FREM, "each as an image of its own in training, as many steps", camera="each", epochs=1
+    ),
     two_epochs("cameras", "frem-each-fold-1", FREM, "with other toys held out", camera="each", epochs=1, fold=1),
     two_epochs("decoder", "frem-no-decoder", FREM, "does reconstruction help to carry over?", reconstruction=0.0),
     two_epochs("decoder", "frem-decoder-0.02", FREM, "ten times its weight", reconstruction=0.02),

@@ -14,8 +14,7 @@ from torchcaps.classifier.classifier import Classifier
 from torchcaps.data import ImageSet, Split, make_splits
 from torchcaps.data.arrays import Images, as_images, as_labels
 from torchcaps.train.assemble import make_classifier, make_pipeline
-from torchcaps.train.recipe import Recipe
-from torchcaps.train.recipes import quick
+from torchcaps.train.recipes import for_own_images
 from torchcaps.train.run import require_lightning
 
 
@@ -44,7 +43,7 @@ def fit(
     label, classes = as_labels(labels, len(pixels))
     batch_size = min(25, max(1, len(pixels) // 4))
     weights = "last" if changes.get("validation") == "none" else "best"
-    start = replace(quick(Recipe()), name="arrays", data="arrays", resize=None, epochs=12, batch_size=batch_size)
+    start = replace(for_own_images(), name="arrays", data="arrays", epochs=12, batch_size=batch_size)
     recipe = replace(start, **{"weights": weights, **changes})
     split = Split(pixels, label)
     splits = make_splits(ImageSet("arrays", classes, split, split), validation=recipe.validation)

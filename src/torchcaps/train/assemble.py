@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, arange
+from torch import Tensor, arange, cat
 
 from torchcaps.classifier.classifier import Classifier
 from torchcaps.data import ImageSet, Pipeline, Split, Splits, list_sets, load, load_folder, make_splits, preset
@@ -15,7 +15,25 @@ from torchcaps.train.recipe import Recipe
 def load_data(recipe: Recipe) -> Splits:
     """The recipe's training, validation and test images."""
     splits = make_splits(load_set(recipe), validation=recipe.validation, seed=recipe.fold)
+    if recipe.camera == "each":
+        splits = by_each_camera(splits)
     return splits if recipe.images is None else with_fewer(splits, recipe.images)
+
+
+def by_each_camera(splits: Splits) -> Splits:
+    """Of stereo pairs: all training images of the left camera, then all of the right; of the other splits the left's.
+
+    Only now that pairs are split, so that no held-out object or pair is trained with by its other image.
+    """
+
+    def left(split: Split) -> Split:
+        return replace(split, images=split.images[:, :1])
+
+    pairs = splits.train  # images [N, 2, H, W]
+    factors = {name: values.repeat(2) for name, values in pairs.factors.items()}
+    train = Split(cat([pairs.images[:, :1], pairs.images[:, 1:]]), pairs.labels.repeat(2), factors)
+    held = None if splits.validation is None else left(splits.validation)
+    return replace(splits, train=train, validation=held, test=left(splits.test))
 
 
 def with_fewer(splits: Splits, most: int) -> Splits:
@@ -44,7 +62,8 @@ def load_set(recipe: Recipe) -> ImageSet:
     if recipe.data in list_sets():
         if recipe.skip_bad:
             raise OptionError(f"skip_bad is for a folder of images, not for {recipe.data}")
-        return load(recipe.data, root=recipe.root, camera=recipe.camera, full=recipe.full)
+        camera = "both" if recipe.camera == "each" else recipe.camera
+        return load(recipe.data, root=recipe.root, camera=camera, full=recipe.full)
     if recipe.root is not None or recipe.full or recipe.camera != "left":
         raise OptionError(f"root, full and camera are for data sets, not for the folder {recipe.data}")
     if not Path(recipe.data).expanduser().is_dir():

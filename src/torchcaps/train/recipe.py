@@ -5,15 +5,22 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from torchcaps.data.splits import Validation
-from torchcaps.data.stereo import Camera
 from torchcaps.errors import OptionError
 from torchcaps.nn.initial import ConvInit
 
+Camera = Literal["left", "right", "both", "each"]
 Loss = Literal["spread", "margin", "cross-entropy"]
 Schedule = Literal["constant", "one-cycle"]
 Weights = Literal["last", "best"]
 Standardise = Literal["image", "set", "none"]
-CHOICES = {"loss": Loss, "schedule": Schedule, "weights": Weights, "standardise": Standardise, "validation": Validation}
+CHOICES = {
+    "camera": Camera,
+    "validation": Validation,
+    "standardise": Standardise,
+    "loss": Loss,
+    "schedule": Schedule,
+    "weights": Weights,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +37,7 @@ class Recipe:
     full: bool = False
     """All 24,300 + 24,300 stereo pairs of turntable."""
     camera: Camera = "left"
-    """Of smallNORB and turntable: one camera, both as two channels, or each as an image of its own."""
+    """Of smallNORB and turntable: one camera, both as two channels, or each in training and the left in the rest."""
     skip_bad: bool = False
     """Of a folder of images, go on without the files that cannot be used."""
     validation: Validation = "auto"

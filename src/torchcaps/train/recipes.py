@@ -67,10 +67,10 @@ def as_it_is(paper: Recipe) -> Recipe:
 
 
 def learned(paper: Recipe) -> Recipe:
-    """The paper's network and images, hours instead of days on two cores: a few epochs with one cycle of the rate.
+    """The paper's network, hours instead of days on two cores: a few epochs with one cycle of the rate.
 
     Capsules learn from the first steps on where matrices start larger, convolutions as PyTorch's do, and the rate of
-    the matrices is higher. docs/results.md has what else was tried.
+    the matrices is higher. Capsules and CNN carry over better from deformed toys. docs/results.md has what was tried.
     """
     photographs = paper.data == "cifar10"
     return replace(
@@ -89,7 +89,7 @@ def learned(paper: Recipe) -> Recipe:
 
 
 def quick(paper: Recipe) -> Recipe:
-    """Minutes: small images, small batches. smallNORB and turntable are cropped less, so that objects are whole."""
+    """As learned, in minutes: small images and batches. Toys are cropped less, so that they are whole."""
     small = replace(
         paper, size=32, resize=36 if paper.data in TOYS else None, model=paper.model.replace("64", "32"), batch_size=25
     )
@@ -128,6 +128,11 @@ def recipe(name: str = DEFAULT, **changes: Any) -> Recipe:
     return replace(vary(with_method(SETS[data](), method)), **{"name": name, **changes})
 
 
+def for_own_images() -> Recipe:
+    """Where recipes for a user's images start: nothing is known of what may be turned, stretched or cut off."""
+    return replace(quick(Recipe()), resize=None, **NOT_DEFORMED)
+
+
 STEPS_FOR_A_FOLDER = 1500
 
 
@@ -147,10 +152,9 @@ def folder_recipe(path: str | Path) -> Recipe:
     training = max(1, int(0.7 * len(layout.files)))  # without test and validation images, about
     batch_size = min(25, max(2, training // 8))
     return replace(
-        quick(Recipe()),
+        for_own_images(),
         name=Path(path).resolve().name,
         data=str(path),
-        resize=None,
         size=64 if large else 32,
         model=model,
         transform_std=STDS[model],

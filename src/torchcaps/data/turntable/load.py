@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from torchcaps.data.locate import cache_folder
-from torchcaps.data.stereo import CAMERAS, Camera, looked_at
 from torchcaps.data.turntable.cache import Images, read_images, write_images
 from torchcaps.data.turntable.camera import IMAGE_SIZE
 from torchcaps.data.turntable.plan import FULL, Plan, plan_split
@@ -22,12 +21,14 @@ from torchcaps.data.types import DataError, ImageSet, Split
 VERSION = 1  # of the renderer: raise it with every change that shows, so that no old picture is taken from a cache
 DEFAULT_PAIRS = 3000
 
+_CHANNELS = {"left": slice(0, 1), "right": slice(1, 2), "both": slice(0, 2)}
+
 
 def load_turntable(
     folder: Path | None = None,
     *,
     pairs: int | Literal["full"] = DEFAULT_PAIRS,
-    camera: Camera = "left",
+    camera: Literal["left", "right", "both"] = "left",
     seed: int = 0,
     progress: bool = True,
 ) -> ImageSet:
@@ -35,15 +36,15 @@ def load_turntable(
 
     Five categories of ten instances each, five for training and five others for test, from 9 elevations, 18 azimuths
     and under 6 lightings. ``pairs`` stereo pairs for training and as many for test; ``"full"`` is all 24,300.
-    Images are ``[N, 1, 96, 96]`` of one camera, ``[N, 2, 96, 96]`` (left, right) of both, or ``[2 N, 1, 96, 96]`` of
-    each. Factors are numbered as in smallNORB's info files: instance 0 .. 9, elevation 0 .. 8 (30 to 70 degrees),
-    azimuth 0, 2 .. 34 (tens of degrees), lighting 0 .. 5.
+    Images are ``[N, 1, 96, 96]``, or ``[N, 2, 96, 96]`` (left, right) with both cameras. Factors are numbered as in
+    smallNORB's info files: instance 0 .. 9, elevation 0 .. 8 (30 to 70 degrees), azimuth 0, 2 .. 34 (tens of degrees),
+    lighting 0 .. 5.
     """
     count = FULL if pairs == "full" else pairs
     if not isinstance(count, int) or not 1 <= count <= FULL:
         raise DataError(f"turntable: pairs={pairs!r}, wanted 1 to {FULL} or 'full'")
-    if camera not in CAMERAS:
-        raise DataError(f"turntable: camera={camera!r}, wanted one of {', '.join(CAMERAS)}")
+    if camera not in _CHANNELS:
+        raise DataError(f"turntable: camera={camera!r}, wanted one of {', '.join(_CHANNELS)}")
     if seed < 0:
         raise DataError(f"turntable: seed={seed}, wanted 0 or more")
     folder = cache_folder() / "turntable" if folder is None else Path(folder)
@@ -51,7 +52,7 @@ def load_turntable(
     splits = {}
     for name, plan in plans.items():
         images = _images(folder / f"turntable-v{VERSION}-seed{seed}-{count}-{name}.npy", plan, seed, progress, name)
-        splits[name] = looked_at(_split(images, plan, CAMERAS[camera]), camera)
+        splits[name] = _split(images, plan, _CHANNELS[camera])
     return ImageSet("turntable", tuple(CATEGORIES), splits["train"], splits["test"], folder)
 
 
