@@ -120,6 +120,12 @@ TRIALS = [
     ),
     on_hybrid64("hybrid64-std-2", "poses as large behind a layer of routing as before it", epochs=1, rate=3e-3),
     on_hybrid64("hybrid64-std-1", "poses that shrink, but less", epochs=1, rate=3e-3, transform_std=1.0),
+    on_hybrid64("hybrid64-plain", "at two thirds of that rate", epochs=2, transform_std=1.0),
+    on_hybrid64("hybrid64-plain-fold-1", "with other toys held out", epochs=2, transform_std=1.0, fold=1),
+    on_hybrid64("hybrid64-deformed", "other toys of the same kinds", epochs=2, transform_std=1.0, **DEFORMED),
+    on_hybrid64(
+        "hybrid64-deformed-fold-1", "with other toys held out", epochs=2, transform_std=1.0, **DEFORMED, fold=1
+    ),
     Trial(
         group="Fashion-MNIST",
         name="other-set",
