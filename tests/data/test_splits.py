@@ -104,6 +104,26 @@ def test_one_seed_one_split(data: ImageSet) -> None:
     assert not torch.equal(first.images, other.images)
 
 
+def test_five_folds_hold_out_each_toy_once() -> None:
+    data = norb_set()
+    toys = {(label, instance) for label in range(5) for instance in data.train.factor("instance").unique().tolist()}
+    for first in (0, 5):  # another five, in another order
+        held = []
+        for seed in range(first, first + 5):
+            validation = make_splits(data, seed=seed).validation
+            assert validation is not None
+            held += set(zip(validation.labels.tolist(), validation.factor("instance").tolist(), strict=True))
+        assert len(held) == len(toys)
+        assert set(held) == toys
+
+
+def test_folds_of_images_do_not_overlap() -> None:
+    labels = torch.tensor([0] * 40 + [1] * 23 + [2])
+    held = [set(stratified_holdout(labels, 0.1, seed)[1].tolist()) for seed in range(10)]
+    assert all(len(one) == 4 + 2 for one in held)
+    assert len(set().union(*held)) == 10 * (4 + 2)
+
+
 def test_a_set_with_its_own_validation_split_keeps_it() -> None:
     plain = plain_set()
     data = ImageSet("own", plain.classes, plain.train, plain.test, None, plain.test, "3 files skipped")

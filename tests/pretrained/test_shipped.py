@@ -12,6 +12,8 @@ from torchcaps.pretrained.card import index
 from torchcaps.pretrained.export import PREDICTIONS, README
 from torchcaps.pretrained.predictions import activations_of_noise
 from torchcaps.pretrained.shipped import MANIFEST, check_file, read_manifest
+from torchcaps.train.command_line import command_line
+from torchcaps.train.recipe import recipe_from_json
 
 # The activations of three trained networks (turntable-frem-quick, seeds 0 to 2), native and reference, were up to 5e-6
 # off in float32: a tenth of this. Weights that were not rounded to half precision changed them by 3e-5 to 4e-4.
@@ -46,6 +48,13 @@ def test_no_folder_of_the_maker_s_machine(root: Path) -> None:
         text = file.read_text()
         for part in ("/tmp", "/home", "/root", "/work", "/Users", str(root.parent)):
             assert part not in text, f"{part} in {file}"
+
+
+def test_cards_say_how_to_make_the_network_again(root: Path) -> None:
+    """Also after a recipe has changed: export the card again, or the network."""
+    for name in list_pretrained():
+        recipe = recipe_from_json(torchcaps.load(name).card["recipe"])
+        assert f"\n{command_line(recipe)}\n" in (root / name / README).read_text()
 
 
 @pytest.mark.parametrize("backend", ["auto", "reference"])

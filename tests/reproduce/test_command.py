@@ -34,7 +34,7 @@ def test_unknown_target(capsys: Capture) -> None:
 def test_only_without_a_run(capsys: Capture) -> None:
     err = complaint(capsys, "table1", "--only", "mnist")
     assert "--only mnist" in err
-    assert "smallnorb-frms, smallnorb-frem, smallnorb-em, smallnorb-cnn, smallnorb-frem-plain, " in err
+    assert "smallnorb-frms, smallnorb-frem, smallnorb-em, smallnorb-cnn, smallnorb-frem-deformed, " in err
 
 
 def test_only_with_nothing(capsys: Capture) -> None:

@@ -77,12 +77,6 @@ def test_quick_variants(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", [name for name in list_recipes() if not name.endswith("-paper")])
-def test_toys_are_deformed_and_nothing_else(name: str) -> None:
-    found = recipe(name)
-    assert (found.stretch, found.turn) == ((0.2, 10) if found.data in CLASSES else (0, 0))
-
-
 def test_what_happens_to_images_reaches_the_pipeline() -> None:
     wanted = {"brightness": 0.3, "contrast": 0.7, "shift": 2, "stretch": 0.15, "turn": 12.0, "flip": True}
     split = Split(torch.zeros(2, 1, 32, 32, dtype=torch.uint8), torch.arange(2))

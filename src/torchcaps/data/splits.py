@@ -29,7 +29,7 @@ def make_splits(data: ImageSet, *, validation: Validation = "auto", fraction: fl
     ``instance`` holds out whole objects of each class (at least one), so that validation asks what the test asks:
     objects never seen. ``stratified`` holds out a random part of each class. ``auto`` takes the set's own validation
     split where it has one, else held-out instances where they are known, else a stratified part. ``none`` trains on
-    everything that is not test.
+    everything that is not test. Seeds 0, 1, 2 ... hold out others each time, until all have been held out once.
     """
     split, held, how = _validation(data.train, data.validation, validation, fraction, seed)
     notes = [data.note] if data.note else []
@@ -73,33 +73,38 @@ def stratified_holdout(labels: Tensor, fraction: float, seed: int) -> tuple[Tens
 
     At least one image of a class is held out and at least one kept; of a single image none is held out.
     """
-    if not 0 < fraction < 1:
-        raise ValueError(f"fraction is {fraction}, wanted a number between 0 and 1")
-    generator = torch.Generator().manual_seed(seed)
+    images = [_where(labels == label) for label in _distinct(labels)]  # [n] each
     held = torch.zeros(len(labels), dtype=torch.bool)
-    for label in _distinct(labels):
-        of_class = _where(labels == label)  # [n]
-        chosen = torch.randperm(len(of_class), generator=generator)[: _held_count(len(of_class), fraction)]
-        held[of_class[chosen]] = True
+    for chosen in _hold_out(images, fraction, seed):
+        held[chosen] = True
     return _where(~held), _where(held)
 
 
 def instance_holdout(labels: Tensor, instances: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
     """Indices kept and held out: of each class the fraction of its instances, at least one, at random."""
-    if not 0 < fraction < 1:
-        raise ValueError(f"fraction is {fraction}, wanted a number between 0 and 1")
-    generator = torch.Generator().manual_seed(seed)
-    held = torch.zeros(len(labels), dtype=torch.bool)
-    for label in _distinct(labels):
-        of_class = labels == label  # [N]
-        known = torch.tensor(_distinct(instances[of_class]))  # [K]
-        if len(known) < 2:
+    classes = _distinct(labels)
+    known = [torch.tensor(_distinct(instances[labels == label])) for label in classes]  # [K] each
+    for label, of_class in zip(classes, known, strict=True):
+        if len(of_class) < 2:
             raise DataError(
                 f"class {label} has one training instance only, so none can be held out: use validation='stratified'"
             )
-        chosen = known[torch.randperm(len(known), generator=generator)[: _held_count(len(known), fraction)]]
-        held |= of_class & torch.isin(instances, chosen)
+    held = torch.zeros(len(labels), dtype=torch.bool)
+    for label, chosen in zip(classes, _hold_out(known, fraction, seed), strict=True):
+        held |= (labels == label) & torch.isin(instances, chosen)
     return _where(~held), _where(held)
+
+
+def _hold_out(groups: list[Tensor], fraction: float, seed: int) -> list[Tensor]:
+    """The fraction of each group, at random; with the next seed others, until all had their turn: cross-validation."""
+    if not 0 < fraction < 1:
+        raise ValueError(f"fraction is {fraction}, wanted a number between 0 and 1")
+    counts = [_held_count(len(group), fraction) for group in groups]
+    turns = min((len(group) // count for group, count in zip(groups, counts, strict=True) if count), default=1)
+    shuffle, turn = divmod(seed, turns)
+    generator = torch.Generator().manual_seed(shuffle)
+    orders = [group[torch.randperm(len(group), generator=generator)] for group in groups]
+    return [order[turn * count : (turn + 1) * count] for order, count in zip(orders, counts, strict=True)]
 
 
 def _validation(

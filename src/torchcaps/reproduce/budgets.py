@@ -14,7 +14,7 @@ from torchcaps.data.catalog import BUILT_IN
 from torchcaps.data.locate import find_folder
 from torchcaps.data.types import DataError
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.recipes import NOT_DEFORMED, recipe
+from torchcaps.train.recipes import recipe
 
 BudgetName = Literal["quick", "short", "full"]
 
@@ -46,7 +46,7 @@ def short_main(data: str, method: str) -> Recipe:
 
 
 def short_ablation(method: str) -> Recipe:
-    return recipe(f"smallnorb-{method}-quick", resize=48, epochs=2, **NOT_DEFORMED)
+    return recipe(f"smallnorb-{method}-quick", resize=48, epochs=2)
 
 
 def full_main(data: str, method: str) -> Recipe:
@@ -62,7 +62,7 @@ def quick_main(data: str, method: str) -> Recipe:
 
 
 def quick_ablation(method: str) -> Recipe:
-    return recipe(f"smallnorb-{method}-quick", resize=48, **NOT_DEFORMED)
+    return recipe(f"smallnorb-{method}-quick", resize=48)
 
 
 def rehearsed(found: Recipe, root: Path | None) -> Recipe:

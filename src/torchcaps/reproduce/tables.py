@@ -55,9 +55,7 @@ def trained_as(result: Result) -> str:
     """Network, length, seeds and data of a result."""
     seeds = result.seeds
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"ensemble of seeds {', '.join(map(str, seeds))}"
-    recipe = settings(result.recipe)
-    deformed = ", images deformed" if recipe["stretch"] or recipe["turn"] else ""
-    return f"{recipe['model']}, {result.length}, {which}, {result.data}{deformed}"
+    return f"{result.recipe['model']}, {result.length}, {which}, {result.data}"
 
 
 def doubts(cell: Cell, result: Result, results: Results) -> list[str]:

@@ -55,9 +55,6 @@ SETS: dict[str, Callable[[], Recipe]] = {
 STDS = {"hybrid32": 0.5, "hybrid64": 1.0}
 RATES = {"hybrid32": 6e-3, "hybrid64": 2e-3, "cnn32": 2e-3, "cnn64": 2e-3}
 FRMS_RATE = 0.5  # of these: at 6e-3 it fell to chance on Fashion-MNIST, in the third epoch
-TOYS = ("smallnorb", "turntable")  # few objects, seen from everywhere; other objects are asked for
-DEFORMED: dict[str, Any] = {"stretch": 0.2, "turn": 10.0}  # as other toys of the kind might look
-NOT_DEFORMED: dict[str, Any] = {"stretch": 0.0, "turn": 0.0}
 EPOCHS = {"smallnorb": 6, "mnist": 3, "fashion-mnist": 5, "cifar10": 5, "turntable": 24}  # of the learned settings
 
 
@@ -67,15 +64,14 @@ def as_it_is(paper: Recipe) -> Recipe:
 
 
 def learned(paper: Recipe) -> Recipe:
-    """The paper's network, hours instead of days on two cores: a few epochs with one cycle of the rate.
+    """The paper's network and images, hours instead of days on two cores: a few epochs with one cycle of the rate.
 
     Capsules learn from the first steps on where matrices start larger, convolutions as PyTorch's do, and the rate of
-    the matrices is higher. Capsules and CNN carry over better from deformed toys. docs/results.md has what was tried.
+    the matrices is higher. docs/results.md has what else was tried.
     """
     photographs = paper.data == "cifar10"
     return replace(
         paper,
-        **(DEFORMED if paper.data in TOYS else NOT_DEFORMED),
         shift=4 if photographs else 0,  # as usual for this set; the paper says nothing of it
         flip=photographs,
         conv_init="torch",
@@ -89,10 +85,9 @@ def learned(paper: Recipe) -> Recipe:
 
 
 def quick(paper: Recipe) -> Recipe:
-    """As learned, in minutes: small images and batches. Toys are cropped less, so that they are whole."""
-    small = replace(
-        paper, size=32, resize=36 if paper.data in TOYS else None, model=paper.model.replace("64", "32"), batch_size=25
-    )
+    """Minutes: small images, small batches. smallNORB and turntable are cropped less, so that objects are whole."""
+    toys = paper.data in ("smallnorb", "turntable")
+    small = replace(paper, size=32, resize=36 if toys else None, model=paper.model.replace("64", "32"), batch_size=25)
     return replace(learned(small), epochs=12 if paper.data == "turntable" else 3)
 
 
@@ -129,8 +124,8 @@ def recipe(name: str = DEFAULT, **changes: Any) -> Recipe:
 
 
 def for_own_images() -> Recipe:
-    """Where recipes for a user's images start: nothing is known of what may be turned, stretched or cut off."""
-    return replace(quick(Recipe()), resize=None, **NOT_DEFORMED)
+    """Where recipes for a user's images start."""
+    return replace(quick(Recipe()), resize=None)
 
 
 STEPS_FOR_A_FOLDER = 1500
