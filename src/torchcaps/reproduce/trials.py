@@ -92,7 +92,7 @@ TRIALS = [
     two_epochs("weights", "frem-paper-convolutions", FREM, "the paper's start of the convolutions", conv_init="paper"),
     two_epochs("matrices", "frem-std-0.01", FREM, "the paper's smallest", transform_std=0.01),
     two_epochs("matrices", "frem-std-0.1", FREM, "the paper's deviation of the matrices", transform_std=0.1),
-    two_epochs("matrices", "frem-std-1", FREM, "the paper's largest", transform_std=1.0),
+    *in_five_folds("matrices", "frem-std-1", FREM, "the paper's largest", transform_std=1.0),
     two_epochs(
         "matrices", "frem-std-2", FREM, "poses as large behind a layer of routing as before it", transform_std=2.0
     ),
