@@ -106,13 +106,7 @@ TRIALS = [
     two_epochs("methods", "em", EM, "does it carry over better?"),
     two_epochs("rate", "frem-rate-3e-3", FREM, "half the rate", rate=3e-3),
     two_epochs("rate", "frem-constant", FREM, "the paper's schedule", rate=1e-3, schedule="constant"),
-    Trial(
-        group="rate",
-        name="frem-6-epochs",
-        base=FREM,
-        changes={"epochs": 6},
-        asks="does it carry over later?",
-    ),
+    Trial(group="rate", name="frem-6-epochs", base=FREM, changes={"epochs": 6}, asks="does it carry over later?"),
     on_hybrid64(
         "hybrid64",
         "does the larger network learn at half the rate?",
