@@ -19,6 +19,8 @@ def test_models(capsys: pytest.CaptureFixture[str]) -> None:
         "cnn64": ["791,941", "0", "1x64x64"],
         "hybrid32": ["865,638", "126,050", "1x32x32"],
         "hybrid64": ["1,238,553", "89,237", "1x64x64"],
+        "poolcaps32": ["490,202", "115,402", "1x32x32"],
+        "poolcaps64": ["858,885", "74,357", "1x64x64"],
     }
 
 

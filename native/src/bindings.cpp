@@ -86,10 +86,10 @@ void primary_backward(const Constant& pose, const Constant& activation, const Co
 }
 
 void residual_forward(const Constant& input, const Constant& weight, const Constant& bias, const Tensor& output, bool reversed,
-                      int64_t threads) {
+                      bool skip, int64_t threads) {
     check_threads(threads);
     const Residual residual = check_residual({array_of(input, "input"), array_of(weight, "weight"), array_of(bias, "bias"),
-                                              array_of(output, "output")}, reversed);
+                                              array_of(output, "output")}, reversed, skip);
     nb::gil_scoped_release release;
     run_residual_forward(residual, int(threads));
 }
@@ -148,8 +148,9 @@ NB_MODULE(_native, m) {
     m.def("primary_backward", &primary_backward, array("pose"), array("activation"), array("weight"), array("grad_pose"),
           array("grad_activation"), array("grad_map"), array("grad_weight"), array("grad_bias"), "threads"_a,
           "Gradients of primary_forward; overwrites grad_map, grad_weight and grad_bias.");
-    m.def("residual_forward", &residual_forward, array("input"), array("weight"), array("bias"), array("output"), "reversed"_a, "threads"_a,
-          "Writes output = input + bias + convolution, 3x3 or 5x5, of the map's size; reversed: with the weight of its gradient.");
+    m.def("residual_forward", &residual_forward, array("input"), array("weight"), array("bias"), array("output"), "reversed"_a, "skip"_a, "threads"_a,
+          "Writes output = input + bias + convolution, 3x3 or 5x5, of the map's size; reversed: with the weight of its gradient; "
+          "without skip the input is not added.");
     m.def("residual_backward", &residual_backward, array("pose"), array("grad"), array("grad_weight"), "threads"_a,
           "The weight gradient of such a convolution; overwrites grad_weight.");
     m.def("capabilities", &capabilities, "Vector paths compiled in, those this CPU can run, and the one in use.");

@@ -65,12 +65,13 @@ struct PrimarySums {
 };
 constexpr int kPrimaryRows = 4;
 
-// The residual block: input + convolution, kernel x kernel; and its gradients. Dense maps [batch][height][width][channels];
+// The residual block: input + convolution, kernel x kernel, or the convolution alone; and its gradients. Dense maps [batch][height][width][channels];
 // channels is a multiple of 16, kernel is 3 or 5.
 struct Residual {
     int64_t batch, height, width, channels, kernel;
     const float *input, *weight, *bias;                 // weight [output][tap][input]
     bool reversed;                                      // the filter's axes exchanged, its taps reversed: the input's gradient
+    bool skip;                                          // whether the input is added to the convolution
     float* output;
     const float* grad;                                  // of the output, where the weight's gradient is wanted
 };

@@ -48,7 +48,9 @@ struct Convolution {
         clear(grad_weight, weight.size());
         return {maps(input), maps(grad), weights(grad_weight)};
     }
-    void run(bool reversed, int threads) { run_residual_forward(check_residual(arrays(), reversed), threads); }
+    void run(bool reversed, int threads, bool skip = true) {
+        run_residual_forward(check_residual(arrays(), reversed, skip), threads);
+    }
     void run_gradient(int threads) {
         const Residual residual = check_residual_gradient(gradient_arrays());
         run_residual_backward(residual, grad_weight.data() + 1, threads);
@@ -67,10 +69,13 @@ struct Convolution {
     }
     size_t weight_at(size_t o, size_t tap, size_t i) const { return (o * size_t(kernel * kernel) + tap) * size_t(channels) + i; }
 
-    std::vector<Sum> wanted(bool reversed) const {
+    std::vector<Sum> wanted(bool reversed, bool skip = true) const {
         const size_t c = size_t(channels);
         std::vector<Sum> sums(input.size() - 1);
-        for (size_t k = 0; k < sums.size(); ++k) sums[k].add(start(input)[k]), sums[k].add(start(bias)[k % c]);
+        for (size_t k = 0; k < sums.size(); ++k) {
+            if (skip) sums[k].add(start(input)[k]);
+            sums[k].add(start(bias)[k % c]);
+        }
         each_pair([&](size_t to, size_t from, size_t tap) {
             if (reversed) std::swap(to, from);   // the gradient goes the other way
             for (size_t o = 0; o < c; ++o)
@@ -121,8 +126,11 @@ void test_convolution_values() {
           Convolution(3, 4, 4, 2, 5), Convolution(192, 1, 1, 1, 3), Convolution(193, 1, 1, 1, 3), Convolution(48, 1, 1, 8, 3),
           Convolution(0, 2, 2, 1, 3)}) {
         const auto forward = c.wanted(false), reversed = c.wanted(true), gradient = c.wanted_gradient();
+        const auto alone = c.wanted(false, false);
         for (const std::string& path : usable_paths()) {
             set_vector_path(path);
+            c.run(false, 2, false);
+            c.check(c.output, alone, "convolution alone");
             Floats bits[3];
             for (int threads : {1, 2, 3, 16}) {
                 const Floats* results[] = {&c.output, &c.output, &c.grad_weight};
@@ -168,12 +176,12 @@ void refused(Arrays arrays, Check check, const char* word, Change change) {
 void test_convolution_arrays() {
     Convolution c(2, 3, 4, 2, 3);
     const auto forward = [&](const char* word, auto change) {
-        refused(c.arrays(), [](const ResidualArrays& a) { check_residual(a, false); }, word, change);
+        refused(c.arrays(), [](const ResidualArrays& a) { check_residual(a, false, true); }, word, change);
     };
     const auto gradient = [&](const char* word, auto change) {
         refused(c.gradient_arrays(), check_residual_gradient, word, change);
     };
-    check_residual(c.arrays(), true), check_residual_gradient(c.gradient_arrays());   // as they are, they are fine
+    check_residual(c.arrays(), true, true), check_residual_gradient(c.gradient_arrays());   // as they are, they are fine
     forward("multiple of 16", [](auto& a) { a.input.shape[3] -= 1; });
     forward("multiple of 16", [](auto& a) { a.input.shape[3] = 0; });
     forward("dimensions", [](auto& a) { a.input.dimensions = 3; });

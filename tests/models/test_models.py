@@ -28,6 +28,10 @@ DECODER = (16 * 10 * 512 + 512) + (512 * 1024 + 1024) + (1024 * 1024 + 1024)
         ("hybrid32", {}, 865_638, 126_050),
         ("hybrid32", {"classes": 10, "in_channels": 1}, 865_638, 126_050),
         ("hybrid32", CIFAR, 893_426, 132_194),
+        # convolutions 1,664 + 73,856 + 295,168, activations 4,112; the rest is in routing
+        ("poolcaps32", {}, 490_202, 64 * 32 * 16 + 32 * 17 + 512 * 10 * 16 + 10 * 17),
+        ("poolcaps32", {"norm": "batch"}, 490_202 + 64 + 128 + 256 + 2 * 512, 115_402 + 2 * 512),
+        ("poolcaps64", {}, 858_885, 64 * 32 * 16 + 32 * 17 + 512 * 5 * 16 + 5 * 17),
     ],
     ids=str,
 )
@@ -62,7 +66,7 @@ def test_the_counts_leave_the_decoder_out() -> None:
 
 
 def test_list_models() -> None:
-    assert list_models() == ["cnn32", "cnn64", "hybrid32", "hybrid64"]
+    assert list_models() == ["cnn32", "cnn64", "hybrid32", "hybrid64", "poolcaps32", "poolcaps64"]
 
 
 # --- structure -------------------------------------------------------------------------------------------------------
@@ -92,6 +96,31 @@ def test_names_are_declarations(stages: tuple[Stage, ...]) -> None:
     built = HybridNetwork(stages, classes=5, image_size=size)
     named = create_model(name, classes=5)
     assert {k: v.shape for k, v in built.state_dict().items()} == {k: v.shape for k, v in named.state_dict().items()}
+
+
+@pytest.mark.parametrize("size", [32, 64])
+def test_poolcaps_begins_as_the_cnn_does(size: int) -> None:
+    network, cnn = create_model(f"poolcaps{size}", norm="batch"), create_model(f"cnn{size}", norm="batch")
+    body = cnn.layers[: len(network.body)]
+    body.load_state_dict(network.body.state_dict())  # all of it, and nothing else
+    image = torch.randn(2, 1, size, size)
+    assert_near(network.body.eval()(image), body.eval()(image))
+    last = cnn.layers[len(network.body)]
+    assert network.primary.pose.weight.shape == last.conv.weight.shape
+    assert structure(network) == [(16, 32)]
+    assert network.class_capsules.map_size == (4, 4)
+
+
+@pytest.mark.parametrize("name", ["hybrid32", "poolcaps32"])
+def test_other_windows(name: str) -> None:
+    stages = 3 if name == "hybrid32" else 1
+    model = create_model(name, fields=[3] * stages, paddings=[1] * stages)
+    assert all(layer.window.kernel_size == (3, 3) for layer in model.stages if isinstance(layer, CapsuleConv2d))
+    assert model.class_capsules.map_size == (4, 4)
+    single = create_model(name, fields=[3] * stages, strides=[1] * stages, paddings=[1] * stages)
+    assert single.class_capsules.map_size == ((32, 32) if name == "hybrid32" else (8, 8))
+    with pytest.raises(ValueError, match=rf"strides=\[1, 1\]: expected one number for each of the {stages} stages"):
+        create_model(name, strides=[1, 1])
 
 
 def test_residual_false() -> None:

@@ -6,6 +6,7 @@ from unittest import mock
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
@@ -91,6 +92,7 @@ def core_for_few_tiles() -> Iterator[None]:
     channels_last=st.booleans(),
     weight_channels_last=st.booleans(),
     few=st.sampled_from([0, residual.FEW_TILES]),
+    skip=st.booleans(),
     seed=st.integers(0, 2**31),
 )
 def test_output_and_gradients(
@@ -104,16 +106,18 @@ def test_output_and_gradients(
     channels_last: bool,
     weight_channels_last: bool,
     few: int,
+    skip: bool,
     seed: int,
 ) -> None:
     inputs = tensors(batch, n, height, width, kernel, seed)
     layouts = [LAYOUTS[last] for last in (channels_last, weight_channels_last)]
-    wanted = run(reference_residual, inputs, torch.float64, *layouts)
+    twin = reference_residual if skip else lambda p, w, b: F.conv2d(p, w, b, padding="same").relu_()
+    wanted = run(twin, inputs, torch.float64, *layouts)
     native.core.set_vector_path(path)
     try:
         # the operator itself: also in maps where plain PyTorch would be chosen
         with threads(count), mock.patch.object(residual, "FEW_TILES", few):
-            found = run(lambda *of: native_residual(*of).relu_(), inputs, torch.float32, *layouts)
+            found = run(lambda *of: native_residual(*of, skip=skip).relu_(), inputs, torch.float32, *layouts)
     finally:
         native.core.set_vector_path("auto")
     assert_near(found, wanted)
@@ -153,7 +157,7 @@ def test_only_the_gradients_that_are_needed(needed: tuple[int, ...], monkeypatch
     inputs = tensors()
     wanted = run(reference_residual, inputs, torch.float64)
     leaves = [t.float().requires_grad_(k in needed) for k, t in enumerate(inputs)]
-    output = native_residual(*leaves).relu_()
+    output = native_residual(*leaves, skip=True).relu_()
     if needed == (2,):
         monkeypatch.setattr(native, "core", None)  # not called for
     weights = torch.linspace(-1, 1, output.numel()).reshape(output.shape)
@@ -193,11 +197,12 @@ def test_opcheck() -> None:
         pose, weight, bias = floats(*tensors(height=size, width=size, kernel=kernel))
         last = pose.detach().to(memory_format=torch.channels_last).requires_grad_()
         for inputs in ((last, weight, bias), (pose, weight, None)):
-            torch.library.opcheck(native_residual, inputs)
+            for skip in (True, False):
+                torch.library.opcheck(native_residual, (*inputs, skip))
         weight_last = weight.detach().to(memory_format=torch.channels_last)
         for of in (weight.detach(), weight_last):
             torch.library.opcheck(native_residual_backward_weight, (torch.randn_like(last), last.detach(), of))
-            torch.library.opcheck(native_residual_backward_pose, (torch.randn_like(last), of))
+            torch.library.opcheck(native_residual_backward_pose, (torch.randn_like(last), of, True))
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
@@ -271,7 +276,7 @@ def test_few_tiles_run_in_plain_pytorch(monkeypatch: pytest.MonkeyPatch) -> None
     calls = mock.Mock(wraps=native.core)
     monkeypatch.setattr(native, "core", calls)
     for batch in (2, 3):  # of two tiles each
-        native_residual(*floats(*tensors(batch))).sum().backward()
+        native_residual(*floats(*tensors(batch)), skip=True).sum().backward()
         names = [name for name, *_ in calls.method_calls]
         assert names == ([] if batch == 2 else ["residual_forward", "residual_forward", "residual_backward"])
 
@@ -332,8 +337,8 @@ def test_wrong_sizes_are_refused_by_the_core_itself() -> None:
             native_residual_backward_weight(*inputs)
     for of, by in ((pose[:, :16], weight), (pose, weight[:16]), (pose, weight[:, :, 1:]), (pose, weight[:, :, :1, :1])):
         with pytest.raises(ValueError, match="wanted"):
-            native_residual(of, by, bias)
+            native_residual(of, by, bias, skip=True)
         with pytest.raises(ValueError, match="wanted"):
-            native_residual_backward_pose(of, by)
+            native_residual_backward_pose(of, by, skip=True)
     with pytest.raises(ValueError, match="bias"):
-        native_residual(pose, weight, bias[:16])
+        native_residual(pose, weight, bias[:16], skip=True)

@@ -135,7 +135,7 @@ TC_STEP void multiply(const float* input, int64_t stride, const float* filter, i
     store_sums(sum, output, out_stride);
 }
 
-// Products at the points -> the map's own values and the bias added.
+// Products at the points -> the map, with the bias and, where it skips the convolution, the input added.
 template <int Side>
 TC_STEP void to_map(const Residual& p, const TileGrid& g, const float* products, int64_t apart, int64_t tile, int64_t channel,
                     int64_t channels) {
@@ -145,7 +145,10 @@ TC_STEP void to_map(const Residual& p, const TileGrid& g, const float* products,
         const Vec bias = loadu(p.bias + channel + c);
         transform<Collect<Side>>([&](int point) { return load(products + point * apart + c); },
                                  [&](int k, Vec x) {
-                                     if (at[k] >= 0) storeu(p.output + at[k] + channel + c, x + bias + loadu(p.input + at[k] + channel + c));
+                                     if (at[k] < 0) return;
+                                     const Vec y = x + bias;
+                                     storeu(p.output + at[k] + channel + c,
+                                            p.skip ? y + loadu(p.input + at[k] + channel + c) : y);
                                  });
     }
 }

@@ -30,11 +30,12 @@ Shape map_of(const Residual& p) { return {p.batch, p.height, p.width, p.channels
 
 }  // namespace
 
-Residual check_residual(const ResidualArrays& a, bool reversed) {
+Residual check_residual(const ResidualArrays& a, bool reversed, bool skip) {
     Residual p = sizes_of(a.input, "input", a.weight, "weight");
     check_dense(a.bias, {p.channels}, "bias");
     check_dense(a.output, map_of(p), "output");
-    p.input = a.input.data, p.weight = a.weight.data, p.bias = a.bias.data, p.output = a.output.data, p.reversed = reversed;
+    p.input = a.input.data, p.weight = a.weight.data, p.bias = a.bias.data, p.output = a.output.data;
+    p.reversed = reversed, p.skip = skip;
     return p;
 }
 

@@ -12,7 +12,7 @@ struct ResidualGradientArrays {
 };
 
 // Throw std::invalid_argument, as check_forward does.
-Residual check_residual(const ResidualArrays& arrays, bool reversed);
+Residual check_residual(const ResidualArrays& arrays, bool reversed, bool skip);
 Residual check_residual_gradient(const ResidualGradientArrays& arrays);
 
 void run_residual_forward(const Residual& residual, int threads);

@@ -1,5 +1,6 @@
 """The paper's baseline: the hybrids' convolutions with max pooling where the capsule layers were."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -7,6 +8,7 @@ from torch import Tensor, nn
 from torchcaps.models.network import Network
 from torchcaps.models.registry import register_model
 from torchcaps.nn.initial import ConvInit, convolution
+from torchcaps.nn.norm import Convolution, Norm
 from torchcaps.nn.routed import check_positive
 from torchcaps.types import Scores
 
@@ -14,7 +16,8 @@ from torchcaps.types import Scores
 class BaselineCnn(Network):
     """Convolutions with ReLU and 2x2 max pooling, a last one with a channel for each class, global average, softmax.
 
-    ``widths`` and ``kernels`` are the output channels and kernel sizes of the convolutions behind the first.
+    ``widths`` and ``kernels`` are the output channels and kernel sizes of the convolutions after the first. With
+    ``norm="batch"`` all but the last are normalised.
     """
 
     def __init__(
@@ -27,24 +30,33 @@ class BaselineCnn(Network):
         in_channels: int = 1,
         first_channels: int = 64,
         conv_init: ConvInit = "paper",
+        norm: Norm = None,
     ) -> None:
         super().__init__(classes, in_channels, image_size)
         check_positive(type(self).__name__, first_channels=first_channels)
         if image_size % 2 ** (len(widths) + 1):
             raise ValueError(f"image_size={image_size}: wanted a multiple of {2 ** (len(widths) + 1)}, for the pooling")
-        self.layers = nn.Sequential()
-        channels = in_channels
-        for width, kernel in zip((first_channels, *widths), (5, *kernels), strict=True):
-            conv = convolution(channels, width, kernel, conv_init)
-            self.layers.extend([conv, nn.ReLU(inplace=True), nn.MaxPool2d(2)])
-            channels = width
-        self.layers.append(convolution(channels, classes, 3, conv_init))
+        sizes = list(zip((first_channels, *widths), (5, *kernels), strict=True))
+        self.layers = pooled_convolutions(in_channels, sizes, conv_init=conv_init, norm=norm)
+        self.layers.append(convolution(sizes[-1][0], classes, 3, conv_init))
 
     def forward(self, image: Tensor) -> Scores:
         """``[B, in_channels, S, S]`` -> activation and logits ``[B, classes]``."""
         self.check_image(image)
         logits = self.layers(image).mean((2, 3))
         return Scores(logits.softmax(1), logits)
+
+
+def pooled_convolutions(
+    in_channels: int, sizes: Sequence[tuple[int, int]], *, conv_init: ConvInit, norm: Norm
+) -> nn.Sequential:
+    """Convolutions of so many channels and such kernels, each with its norm, ReLU and 2x2 max pooling."""
+    layers = nn.Sequential()
+    for channels, kernel in sizes:
+        conv = Convolution(in_channels, channels, kernel, conv_init=conv_init, norm=norm)
+        layers.extend([conv, nn.ReLU(inplace=True), nn.MaxPool2d(2)])
+        in_channels = channels
+    return layers
 
 
 @register_model

@@ -1,28 +1,31 @@
-"""The paper's hybrids of convolutions and capsules, reconstructed from its text (its figure is lost)."""
+"""Hybrids of convolutions and capsules: the paper's, reconstructed from its text (its figure is lost), and our own."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
 
+from torchcaps.models.cnn import pooled_convolutions
 from torchcaps.models.network import Network
 from torchcaps.models.registry import register_model
 from torchcaps.nn import CapsuleConv2d, ClassCapsules, Decoder, PoseResidual, PrimaryCapsules
 from torchcaps.nn.initial import ConvInit
+from torchcaps.nn.norm import Norm
 from torchcaps.nn.routed import BetaInit, check_positive
 from torchcaps.types import POSE_SIZE, Capsules, Classified
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """A capsule layer, and the convolution behind it."""
+    """A capsule layer, and the convolution after it."""
 
     capsules: int
     residual: int | None = None  # kernel size of the residual block, or none
     field: int = 2
     stride: int = 2
+    padding: int = 0
 
     def __post_init__(self) -> None:
         check_positive("Stage", capsules=self.capsules, field=self.field, stride=self.stride)
@@ -37,18 +40,26 @@ HYBRID64 = (
     Stage(capsules=32),
 )
 HYBRID32 = (HYBRID64[0], *HYBRID64[2:])  # without the second capsule layer and its residual block
+POOLED = (Stage(capsules=32),)
 
 
 class HybridNetwork(Network):
     """Primary capsules, stages of routing and convolution, class capsules; an optional decoder.
 
-    ``class_shared`` and ``class_coordinates`` are those of :class:`ClassCapsules`; ``residual=False`` leaves the
-    convolutions between the capsule layers out.
+    ``widths`` and ``kernels`` are the channels and kernel sizes of convolutions after the first, as in the baseline
+    CNN. All but the last are followed by max pooling; the last one's channels are the poses of the primary capsules.
+    In the paper's networks the first convolution is also the last.
+
+    ``fields``, ``strides`` and ``paddings``, one number per stage, replace those of ``stages``. ``class_shared`` and
+    ``class_coordinates`` are those of :class:`ClassCapsules`; ``residual=False`` leaves the convolutions between the
+    capsule layers out. ``norm="batch"`` normalises convolutions and the poses that the stages give.
     """
 
     def __init__(
         self,
         stages: Sequence[Stage],
+        widths: tuple[int, ...] = (),
+        kernels: tuple[int, ...] = (),
         *,
         classes: int,
         image_size: int,
@@ -59,7 +70,11 @@ class HybridNetwork(Network):
         transform_std: float = 0.1,
         beta_init: BetaInit = "neutral",
         conv_init: ConvInit = "paper",
+        norm: Norm = None,
         residual: bool = True,
+        fields: Sequence[int] = (),
+        strides: Sequence[int] = (),
+        paddings: Sequence[int] = (),
         class_shared: bool = False,
         class_coordinates: bool = False,
         decoder: bool = False,
@@ -67,12 +82,14 @@ class HybridNetwork(Network):
     ) -> None:
         super().__init__(classes, in_channels, image_size)
         check_positive(type(self).__name__, first_channels=first_channels)
-        shrink = math.prod(stage.stride for stage in stages)
+        stages = with_windows(stages, fields=fields, strides=strides, paddings=paddings)
+        shrink = 2 ** len(widths) * math.prod(stage.stride for stage in stages)
         if image_size % shrink:
             raise ValueError(
                 f"image_size={image_size}: wanted a multiple of {shrink}, the product of the network's strides"
             )
-        if first_channels % POSE_SIZE:
+        *pooled, (channels, kernel) = zip((first_channels, *widths), (5, *kernels), strict=True)
+        if channels % POSE_SIZE:
             raise ValueError(f"first_channels={first_channels}: wanted a multiple of {POSE_SIZE}, the size of a pose")
         options = {
             "routing": routing,
@@ -81,17 +98,20 @@ class HybridNetwork(Network):
             "beta_init": beta_init,
             **routing_options,
         }
-        capsules = first_channels // POSE_SIZE
-        self.primary = PrimaryCapsules(in_channels, capsules, conv_init=conv_init)
+        convolutions: dict[str, Any] = {"conv_init": conv_init, "norm": norm}
+        self.body = pooled_convolutions(in_channels, pooled, **convolutions)
+        capsules, body_channels = channels // POSE_SIZE, pooled[-1][0] if pooled else in_channels
+        self.primary = PrimaryCapsules(body_channels, capsules, kernel, **convolutions)
         self.stages = nn.Sequential()
-        side = image_size
+        side = image_size // 2 ** len(pooled)
         for stage in stages:
-            layer = CapsuleConv2d(capsules, stage.capsules, stage.field, stage.stride, **options)
+            window = (stage.field, stage.stride, stage.padding)
+            layer = CapsuleConv2d(capsules, stage.capsules, *window, norm=norm, **options)
             self.stages.append(layer)
             side, _ = layer.window.output_size(side, side)
             capsules = stage.capsules
             if residual and stage.residual is not None:
-                self.stages.append(PoseResidual(capsules, stage.residual, conv_init=conv_init))
+                self.stages.append(PoseResidual(capsules, stage.residual, **convolutions))
         self.class_capsules = ClassCapsules(
             capsules, classes, side, shared=class_shared, coordinates=class_coordinates, **options
         )
@@ -100,7 +120,7 @@ class HybridNetwork(Network):
     def forward(self, image: Tensor) -> Classified:
         """``[B, in_channels, S, S]`` -> pose ``[B, classes, 16]``, activation ``[B, classes]``."""
         self.check_image(image)
-        capsules: Capsules = self.stages(self.primary(image))
+        capsules: Capsules = self.stages(self.primary(self.body(image)))
         output: Classified = self.class_capsules(capsules)
         return output
 
@@ -119,6 +139,20 @@ class HybridNetwork(Network):
         return image
 
 
+def with_windows(stages: Sequence[Stage], **sizes: Sequence[int]) -> tuple[Stage, ...]:
+    """The stages with other ``fields``, ``strides`` or ``paddings``: none, or one for each stage."""
+    changed = tuple(stages)
+    for name, values in sizes.items():
+        if values and len(values) != len(changed):
+            raise ValueError(
+                f"{name}={list(values)}: expected one number for each of the {len(changed)} stages, or none"
+            )
+        if values:
+            field = name.removesuffix("s")
+            changed = tuple(replace(stage, **{field: value}) for stage, value in zip(changed, values, strict=True))
+    return changed
+
+
 @register_model
 def hybrid64(*, classes: int = 5, image_size: int = 64, **options: Any) -> HybridNetwork:
     """The paper's network for 64x64 images: five layers with routing."""
@@ -129,3 +163,15 @@ def hybrid64(*, classes: int = 5, image_size: int = 64, **options: Any) -> Hybri
 def hybrid32(*, classes: int = 10, image_size: int = 32, **options: Any) -> HybridNetwork:
     """The paper's network for 32x32 images: four layers with routing (CIFAR-10: in_channels=3, first_channels=256)."""
     return HybridNetwork(HYBRID32, classes=classes, image_size=image_size, **options)
+
+
+@register_model
+def poolcaps64(*, classes: int = 5, image_size: int = 64, **options: Any) -> HybridNetwork:
+    """The convolutions of ``cnn64`` with their max pooling; capsules from the last one on: two layers with routing."""
+    return HybridNetwork(POOLED, (128, 128, 256), (3, 5, 3), classes=classes, image_size=image_size, **options)
+
+
+@register_model
+def poolcaps32(*, classes: int = 10, image_size: int = 32, **options: Any) -> HybridNetwork:
+    """The convolutions of ``cnn32`` with their max pooling; capsules from the last one on: two layers with routing."""
+    return HybridNetwork(POOLED, (128, 256), (3, 3), classes=classes, image_size=image_size, **options)

@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from torchcaps.nn.norm import Norm, make_norm
 from torchcaps.nn.routed import BetaInit, RoutedLayer
 from torchcaps.ops.window import Window
-from torchcaps.types import Capsules
+from torchcaps.types import POSE_SIZE, Capsules
 
 
 def pair(name: str, value: int | tuple[int, int], least: int) -> tuple[int, int]:
@@ -20,7 +21,8 @@ class CapsuleConv2d(RoutedLayer):
 
     The transformation matrices are shared by all positions of the map and differ by place inside the field. Options
     of the routing method (``kernel``, ``distance``, ``bandwidth``, ...) are given by name. As in a convolution, rows
-    and columns at the end that no whole stride reaches are left out.
+    and columns at the end that no whole stride reaches are left out. With ``norm="batch"`` the poses that the layer
+    gives are normalised, after the activation was found from them as they were.
 
     >>> import torch
     >>> layer = CapsuleConv2d(4, 8, kernel_size=3, stride=1, padding=1, routing="frms", kernel="gaussian")
@@ -41,6 +43,7 @@ class CapsuleConv2d(RoutedLayer):
         iterations: int = 2,
         transform_std: float = 0.1,
         beta_init: BetaInit = "neutral",
+        norm: Norm = None,
         **routing_options: Any,
     ) -> None:
         window = Window(pair("kernel_size", kernel_size, 1), pair("stride", stride, 1), pair("padding", padding, 0))
@@ -55,11 +58,13 @@ class CapsuleConv2d(RoutedLayer):
             routing_options=routing_options,
         )
         self.window = window
+        self.norm = make_norm(norm, POSE_SIZE * out_capsules)
 
     def forward(self, capsules: Capsules) -> Capsules:
         """``[B, 16 in, H, W]``, ``[B, in, H, W]`` -> ``[B, 16 out, Ho, Wo]``, ``[B, out, Ho, Wo]``, channels-last."""
         pose, activation = self.route(self.check(capsules), self.weight, self.window)
-        return Capsules(pose.flatten(3).permute(0, 3, 1, 2), activation.permute(0, 3, 1, 2))
+        maps = pose.flatten(3).permute(0, 3, 1, 2)  # [B, 16 out, Ho, Wo]
+        return Capsules(maps if self.norm is None else self.norm(maps), activation.permute(0, 3, 1, 2))
 
     def extra_repr(self) -> str:
         window = ", ".join(f"{name}={size}" for name, size in self.window._asdict().items())

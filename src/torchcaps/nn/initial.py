@@ -24,9 +24,14 @@ def init_weights_(layer: nn.Conv2d | nn.Linear, how: ConvInit) -> None:
             truncated_normal_(parameter, PAPER_STD)
 
 
-def convolution(in_channels: int, out_channels: int, kernel_size: int, how: ConvInit) -> nn.Conv2d:
-    """A convolution that keeps the size of its map, and gives it in channels-last memory, as routing reads it."""
-    conv = nn.Conv2d(in_channels, out_channels, kernel_size, padding="same")
+def convolution(
+    in_channels: int, out_channels: int, kernel_size: int, how: ConvInit, *, bias: bool = True
+) -> nn.Conv2d:
+    """A convolution that keeps the size of its map, and gives it in channels-last memory, as routing reads it.
+
+    One that is normalised has no bias: the norm takes it away again, and an optimiser would follow its rounding.
+    """
+    conv = nn.Conv2d(in_channels, out_channels, kernel_size, padding="same", bias=bias)
     init_weights_(conv, how)
     # .to(), not .contiguous(), which leaves the strides of a single input channel as they are
     conv.weight.data = conv.weight.data.to(memory_format=torch.channels_last)
@@ -37,5 +42,10 @@ def is_as_made(layer: nn.Module) -> bool:
     """Whether a layer is what :func:`convolution` gives, and nobody looks at it; else it has to be called."""
     if type(layer) is not nn.Conv2d or layer.padding != "same" or layer.padding_mode != "zeros":
         return False
+    return layer.dilation == (1, 1) and layer.groups == 1 and not has_hooks(layer)
+
+
+def has_hooks(layer: nn.Module) -> bool:
+    """Whether someone looks at what a layer gets or gives."""
     hooks = (layer._forward_hooks, layer._forward_pre_hooks, layer._backward_hooks, layer._backward_pre_hooks)
-    return layer.dilation == (1, 1) and layer.groups == 1 and not any(hooks)
+    return any(hooks)

@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from torchcaps.nn.initial import ConvInit, convolution, is_as_made
+from torchcaps.nn.norm import Norm, convolve, make_norm
 from torchcaps.nn.routed import check_placement, check_positive
 from torchcaps.ops.primary import primary_capsules
 from torchcaps.types import POSE_SIZE, Capsules
@@ -11,16 +12,27 @@ from torchcaps.types import POSE_SIZE, Capsules
 class PrimaryCapsules(nn.Module):
     """A convolution and ReLU give the poses; a 1x1 convolution of these and a sigmoid give the activations.
 
+    With ``norm="batch"`` the first convolution is normalised before its ReLU.
+
     >>> import torch
     >>> pose, activation = PrimaryCapsules(1, 4)(torch.randn(2, 1, 32, 32))
     >>> pose.shape, activation.shape
     (torch.Size([2, 64, 32, 32]), torch.Size([2, 4, 32, 32]))
     """
 
-    def __init__(self, in_channels: int, capsules: int, kernel_size: int = 5, *, conv_init: ConvInit = "paper") -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        capsules: int,
+        kernel_size: int = 5,
+        *,
+        conv_init: ConvInit = "paper",
+        norm: Norm = None,
+    ) -> None:
         super().__init__()
         check_positive("PrimaryCapsules", in_channels=in_channels, capsules=capsules, kernel_size=kernel_size)
-        self.pose = convolution(in_channels, POSE_SIZE * capsules, kernel_size, conv_init)
+        self.norm = make_norm(norm, POSE_SIZE * capsules)
+        self.pose = convolution(in_channels, POSE_SIZE * capsules, kernel_size, conv_init, bias=self.norm is None)
         self.activation = convolution(POSE_SIZE * capsules, capsules, 1, conv_init)
 
     def forward(self, image: Tensor) -> Capsules:
@@ -30,7 +42,7 @@ class PrimaryCapsules(nn.Module):
                 f"PrimaryCapsules: got shape {list(image.shape)}, wanted [B, {self.pose.in_channels}, H, W]"
             )
         check_placement("PrimaryCapsules", "the image", image, self.pose.weight)
-        maps: Tensor = self.pose(image)  # [B, 16 capsules, H, W]
+        maps = convolve(self.pose, self.norm, image)  # [B, 16 capsules, H, W]
         head = self.activation
         if is_as_made(head) and head.bias is not None:
             return Capsules(*primary_capsules(maps, head.weight, head.bias))

@@ -3,13 +3,14 @@
 from torch import nn
 
 from torchcaps.nn.initial import ConvInit, convolution, is_as_made
+from torchcaps.nn.norm import Norm, affine_of, folded, make_norm
 from torchcaps.nn.routed import check_capsules, check_positive
-from torchcaps.ops.residual import pose_residual
+from torchcaps.ops.residual import pose_convolution, pose_residual
 from torchcaps.types import POSE_SIZE, Capsules
 
 
 class PoseResidual(nn.Module):
-    """pose -> ReLU(pose + conv(pose)); the activations pass by.
+    """pose -> ReLU(pose + conv(pose)); the activations pass by. With ``norm="batch"``: ReLU(pose + norm(conv(pose))).
 
     >>> import torch
     >>> capsules = Capsules(torch.randn(2, 128, 8, 8), torch.rand(2, 8, 8, 8))
@@ -17,15 +18,25 @@ class PoseResidual(nn.Module):
     torch.Size([2, 128, 8, 8])
     """
 
-    def __init__(self, capsules: int, kernel_size: int = 3, *, conv_init: ConvInit = "paper") -> None:
+    def __init__(
+        self, capsules: int, kernel_size: int = 3, *, conv_init: ConvInit = "paper", norm: Norm = None
+    ) -> None:
         super().__init__()
         check_positive("PoseResidual", capsules=capsules, kernel_size=kernel_size)
         self.capsules = capsules
-        self.conv = convolution(POSE_SIZE * capsules, POSE_SIZE * capsules, kernel_size, conv_init)
+        channels = POSE_SIZE * capsules
+        self.norm = make_norm(norm, channels)
+        self.conv = convolution(channels, channels, kernel_size, conv_init, bias=self.norm is None)
 
     def forward(self, capsules: Capsules) -> Capsules:
         """``[B, 16 n, H, W]``, ``[B, n, H, W]`` -> the same shapes."""
         pose, activation = check_capsules("PoseResidual", capsules, self.capsules, self.conv.weight)
-        if is_as_made(self.conv):
-            return Capsules(pose_residual(pose, self.conv.weight, self.conv.bias), activation)
-        return Capsules(self.conv(pose).add_(pose).relu_(), activation)
+        conv, norm = self.conv, self.norm
+        if not is_as_made(conv):
+            maps = conv(pose) if norm is None else norm(conv(pose))
+            return Capsules(maps.add_(pose).relu_(), activation)
+        if norm is None:
+            return Capsules(pose_residual(pose, conv.weight, conv.bias), activation)
+        if affine := affine_of(norm):
+            return Capsules(pose_residual(pose, *folded(conv, affine)), activation)
+        return Capsules(norm(pose_convolution(pose, conv.weight, conv.bias)).add_(pose).relu_(), activation)

@@ -23,8 +23,16 @@ def pose_residual(pose: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     if requested_backend() not in ("auto", "native") or not _core_serves(pose, weight, bias):
         return reference_residual(pose, weight, bias)
     # ReLU is not part of the operator: its backward pass is over, and its memory free, when that of the operator begins
-    total: Tensor = native_residual(pose, weight, bias)
+    total: Tensor = native_residual(pose, weight, bias, skip=True)
     return total.relu_()
+
+
+def pose_convolution(pose: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """The convolution of a residual block alone, for a block that does something with it before the pose is added."""
+    if requested_backend() not in ("auto", "native") or not _core_serves(pose, weight, bias):
+        return F.conv2d(pose, weight, bias, padding="same")
+    maps: Tensor = native_residual(pose, weight, bias, skip=False)
+    return maps
 
 
 def reference_residual(pose: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -71,19 +79,22 @@ def _are_few(maps: Tensor, weight: Tensor) -> bool:
 
 
 @torch.library.custom_op("torchcaps::pose_residual", mutates_args=(), device_types="cpu")
-def native_residual(pose: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """pose + convolution, the twin of :func:`reference_residual` but for the ReLU."""
+def native_residual(pose: Tensor, weight: Tensor, bias: Tensor | None, skip: bool) -> Tensor:
+    """pose + convolution, the twin of :func:`reference_residual` but for the ReLU; without ``skip`` the convolution."""
     if _are_few(pose, weight):
-        return _rows_last(F.conv2d(pose, weight, bias, padding=weight.shape[2] // 2).add_(pose))
-    return _convolve(pose, weight, weight.new_zeros(weight.shape[0]) if bias is None else bias, reverse=False)
+        maps = F.conv2d(pose, weight, bias, padding=weight.shape[2] // 2)
+        return _rows_last(maps.add_(pose) if skip else maps)
+    bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
+    return _convolve(pose, weight, bias, reverse=False, skip=skip)
 
 
 @torch.library.custom_op("torchcaps::pose_residual_backward_pose", mutates_args=(), device_types="cpu")
-def native_residual_backward_pose(grad: Tensor, weight: Tensor) -> Tensor:
+def native_residual_backward_pose(grad: Tensor, weight: Tensor, skip: bool) -> Tensor:
     """The gradient of the pose, from that of :func:`native_residual`'s output."""
     if _are_few(grad, weight):
-        return _rows_last(F.conv_transpose2d(grad, weight, padding=weight.shape[2] // 2).add_(grad))
-    return _convolve(grad, weight, weight.new_zeros(weight.shape[0]), reverse=True)
+        gradient = F.conv_transpose2d(grad, weight, padding=weight.shape[2] // 2)
+        return _rows_last(gradient.add_(grad) if skip else gradient)
+    return _convolve(grad, weight, weight.new_zeros(weight.shape[0]), reverse=True, skip=skip)
 
 
 @torch.library.custom_op("torchcaps::pose_residual_backward_weight", mutates_args=(), device_types="cpu")
@@ -101,7 +112,7 @@ def native_residual_backward_weight(grad: Tensor, pose: Tensor, weight: Tensor) 
     return grad_weight
 
 
-def _convolve(maps: Tensor, weight: Tensor, bias: Tensor, *, reverse: bool) -> Tensor:
+def _convolve(maps: Tensor, weight: Tensor, bias: Tensor, *, reverse: bool, skip: bool) -> Tensor:
     out = _like_the_map(maps)
     native.core.residual_forward(
         native.rows(maps),
@@ -109,6 +120,7 @@ def _convolve(maps: Tensor, weight: Tensor, bias: Tensor, *, reverse: bool) -> T
         bias.detach().contiguous(),
         out.permute(0, 2, 3, 1),
         reverse,
+        skip,
         torch.get_num_threads(),
     )
     return out
@@ -128,12 +140,12 @@ def _like_the_weight(weight: Tensor) -> Tensor:
 
 
 @native_residual.register_fake
-def _(pose: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
+def _(pose: Tensor, weight: Tensor, bias: Tensor | None, skip: bool) -> Any:
     return _like_the_map(pose)
 
 
 @native_residual_backward_pose.register_fake
-def _(grad: Tensor, weight: Tensor) -> Any:
+def _(grad: Tensor, weight: Tensor, skip: bool) -> Any:
     return _like_the_map(grad)
 
 
@@ -142,18 +154,19 @@ def _(grad: Tensor, pose: Tensor, weight: Tensor) -> Any:
     return _like_the_weight(weight)
 
 
-def _save(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None], output: Tensor) -> None:
-    pose, weight, _ = inputs
+def _save(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor | None, bool], output: Tensor) -> None:
+    pose, weight, _, ctx.skip = inputs
     ctx.save_for_backward(pose if ctx.needs_input_grad[1] else None, weight)
 
 
-def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+def _gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
     pose, weight = ctx.saved_tensors
-    by_pose, by_weight, by_bias = ctx.needs_input_grad
+    by_pose, by_weight, by_bias, _ = ctx.needs_input_grad
     return (
-        native_residual_backward_pose(grad, weight) if by_pose else None,
+        native_residual_backward_pose(grad, weight, ctx.skip) if by_pose else None,
         native_residual_backward_weight(grad, pose, weight) if by_weight else None,
         grad.sum((0, 2, 3)) if by_bias else None,
+        None,
     )
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, arange, cat
 from torchcaps.classifier.classifier import Classifier
 from torchcaps.data import ImageSet, Pipeline, Split, Splits, list_sets, load, load_folder, make_splits, preset
 from torchcaps.errors import OptionError
-from torchcaps.train.recipe import Recipe
+from torchcaps.train.recipe import WINDOWS, Recipe
 
 
 def load_data(recipe: Recipe) -> Splits:
@@ -98,6 +98,7 @@ def make_classifier(recipe: Recipe, splits: Splits, pipeline: Pipeline) -> Class
         "image_size": recipe.size,
         "first_channels": recipe.first_channels,
         "conv_init": recipe.conv_init,
+        "norm": recipe.norm,
     }
     if recipe.has_capsules:
         options |= {
@@ -105,6 +106,7 @@ def make_classifier(recipe: Recipe, splits: Splits, pipeline: Pipeline) -> Class
             "iterations": recipe.iterations,
             "transform_std": recipe.transform_std,
             "residual": recipe.residual,
+            **{name: list(sizes) for name in WINDOWS if (sizes := getattr(recipe, name))},
             "class_shared": recipe.class_shared,
             "class_coordinates": recipe.class_coordinates,
             "decoder": recipe.has_decoder,

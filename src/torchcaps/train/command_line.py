@@ -30,6 +30,8 @@ def command_line(recipe: Recipe) -> str:
 def _words(field: str, value: Any) -> list[str]:
     if isinstance(value, bool):
         return [f"--{field}" if value else f"--no-{field}"]
+    if isinstance(value, tuple):
+        return [f"--{field}", *map(str, value)]
     if isinstance(value, dict):
         return [f"--{field}", *(str(word) for pair in value.items() for word in pair)]
     return [f"--{field}", str(value)]

@@ -7,12 +7,14 @@ from typing import Any, Literal, get_args
 from torchcaps.data.splits import Validation
 from torchcaps.errors import OptionError
 from torchcaps.nn.initial import ConvInit
+from torchcaps.nn.norm import Norm
 
 Camera = Literal["left", "right", "both", "each"]
 Loss = Literal["spread", "margin", "cross-entropy"]
 Schedule = Literal["constant", "one-cycle"]
 Weights = Literal["last", "best"]
 Standardise = Literal["image", "set", "none"]
+WINDOWS = ("fields", "strides", "paddings")  # one number for each capsule layer but the last
 CHOICES = {
     "camera": Camera,
     "validation": Validation,
@@ -80,6 +82,14 @@ class Recipe:
     """Start of the convolutions: the paper's deviation of 0.01, or PyTorch's own."""
     first_channels: int = 64
     """Channels of the first convolution; with capsules, 16 to a capsule."""
+    norm: Norm = None
+    """Batch normalisation of convolutions and of the poses between capsule layers, or none."""
+    fields: tuple[int, ...] = ()
+    """Side of the receptive field of each capsule layer but the last; default: the network's."""
+    strides: tuple[int, ...] = ()
+    """Stride of each capsule layer but the last; default: the network's."""
+    paddings: tuple[int, ...] = ()
+    """Padding of each capsule layer but the last; default: the network's."""
     residual: bool = True
     """Convolutions between the capsule layers."""
     class_shared: bool = False
@@ -147,7 +157,13 @@ class Recipe:
 
     def as_json(self) -> dict[str, Any]:
         """The fields as values that JSON has."""
-        return {name: str(value) if isinstance(value, Path) else value for name, value in asdict(self).items()}
+
+        def plain(value: Any) -> Any:
+            if isinstance(value, tuple):
+                return list(value)
+            return str(value) if isinstance(value, Path) else value
+
+        return {name: plain(value) for name, value in asdict(self).items()}
 
 
 def recipe_from_json(values: dict[str, Any]) -> Recipe:
@@ -156,4 +172,5 @@ def recipe_from_json(values: dict[str, Any]) -> Recipe:
     if unknown := sorted(set(values) - known):
         raise OptionError(f"a recipe has no field {', '.join(unknown)}: it was written by another version")
     root = values.get("root")
-    return Recipe(**{**values, "root": None if root is None else Path(root)})
+    sizes = {name: tuple(values[name]) for name in WINDOWS if name in values}
+    return Recipe(**{**values, **sizes, "root": None if root is None else Path(root)})
