@@ -407,6 +407,13 @@ def margin_loss(
     return float(total / batch)
 
 
+def activation_cross_entropy(activation: Array, label: Array) -> float:
+    """-log of the target's share of the activations, mean over the batch [B, C]."""
+    activation = _float64(activation)
+    shares = [row[int(target)] / row.sum() for row, target in zip(activation, label, strict=True)]
+    return float(-sum(np.log(share) for share in shares) / len(shares))
+
+
 def reconstruction_loss(image: Array, target: Array, weight: float = 0.0005) -> float:
     """Weighted sum of squares over pixels and channels, mean over the batch [B, ...]."""
     image, target = _float64(image), _float64(target)

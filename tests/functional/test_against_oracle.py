@@ -128,6 +128,8 @@ def test_losses(batch: int, classes: int, seed: int, margin: float) -> None:
     arrays = activation.numpy(), label.numpy()
     assert F.spread_loss(activation, label, margin).item() == pytest.approx(oracle.spread_loss(*arrays, margin))
     assert F.margin_loss(activation, label).item() == pytest.approx(oracle.margin_loss(*arrays))
+    wanted = oracle.activation_cross_entropy(*arrays)
+    assert F.activation_cross_entropy(activation, label).item() == pytest.approx(wanted)
     expected = oracle.reconstruction_loss(image.numpy(), target.numpy())
     assert F.reconstruction_loss(image, target).item() == pytest.approx(expected)
 

@@ -1,6 +1,7 @@
 """Never a NaN: finite outputs and gradients in float32 for the inputs that break routing code elsewhere."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -91,3 +92,27 @@ def test_without_any_weight_the_first_pose_is_zero_and_later_ones_stay() -> None
     # both votes are farther than the bandwidth from their mean: the clipped kernel leaves no weight in iteration 2
     clipped = F.frms(votes, torch.ones(2), iterations=2, kernel=F.Epanechnikov(clipped=True))
     assert clipped.pose.item() == 5.0
+
+
+@pytest.mark.parametrize(
+    "activation",
+    [[0.0, 0.0, 0.0], [0.0, 1.0, 1.0], [1e-45, 0.0, 1e-38], [1e-38, 1e-38, 1.0], [0.0, 1e-38, 0.0], [1e30, 0.0, 1e30]],
+    ids=str,
+)
+@pytest.mark.parametrize("target", [0, 1, 2])
+def test_cross_entropy_of_activations_that_underflow(activation: list[float], target: int) -> None:
+    leaf = torch.tensor([activation, [0.2, 0.3, 0.5]], requires_grad=True)
+    loss = F.activation_cross_entropy(leaf, torch.tensor([target, 0]))
+    loss.backward()
+    assert loss.isfinite()
+    assert leaf.grad is not None
+    assert leaf.grad.square().isfinite().all()  # as an optimiser keeps it
+    assert leaf.grad[0, target] <= 0  # towards the target, or nowhere
+
+
+def test_cross_entropy_of_a_softmax_is_that_of_its_logits() -> None:
+    logits = 5 * torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
+    label = torch.arange(7) % 4
+    wanted = torch.nn.functional.cross_entropy(logits, label)
+    torch.testing.assert_close(F.activation_cross_entropy(logits.softmax(1), label), wanted)
+    assert F.activation_cross_entropy(torch.zeros(2, 4), label[:2]).item() == pytest.approx(math.log(4))

@@ -40,7 +40,7 @@ def test_every_input_of_every_method(name: str, options: dict[str, object], iter
     assert gradcheck(route, (votes, activation, *parameters))
 
 
-@pytest.mark.parametrize("loss", [lambda a, y: F.spread_loss(a, y, 0.7), F.margin_loss])
+@pytest.mark.parametrize("loss", [lambda a, y: F.spread_loss(a, y, 0.7), F.margin_loss, F.activation_cross_entropy])
 def test_losses(loss: Callable[[Tensor, Tensor], Tensor]) -> None:
     g = torch.Generator().manual_seed(0)
     activation = torch.rand(3, 4, generator=g, dtype=torch.float64, requires_grad=True)

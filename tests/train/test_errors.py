@@ -192,7 +192,6 @@ def test_missing_package(capsys: Capture, images: Path, monkeypatch: pytest.Monk
     [
         ({"batch-size": 99}, "batch_size is 99, but there are 34 training images"),
         ({"size": 20}, "image_size=20: wanted a multiple of 8"),
-        ({"loss": "cross-entropy"}, "loss='cross-entropy' wants logits"),
         ({"routing": "nonsense"}, "routing='nonsense': wanted one of agreement, em, frem"),
         ({"model": "nonsense"}, "model 'nonsense': wanted one of cnn32"),
         ({"first-channels": 17}, "first_channels=17: wanted a multiple of 16"),

@@ -333,3 +333,21 @@ def test_baseline_network_learns_by_cross_entropy(recipe: Recipe) -> None:
     [row] = read_rows(RUN / "metrics.csv")
     assert 0 < (row["loss"] or 0) < 2
     assert row["margin"] is row["reconstruction_loss"] is None
+
+
+def test_capsules_learn_by_cross_entropy(recipe: Recipe) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        seen: list[float] = []
+        original = TrainingModule.losses
+
+        def losses(self: TrainingModule, output: Any, batch: Any) -> Any:
+            found = original(self, output, batch)
+            shares = output.activation[torch.arange(8), batch.label] / output.activation.sum(1)
+            assert found["output_loss"].item() == pytest.approx(-shares.log().mean().item(), rel=1e-5)
+            seen.append(found["output_loss"].item())
+            return found
+
+        patch.setattr(TrainingModule, "losses", losses)
+        train(replace(recipe, loss="cross-entropy", epochs=5), output=RUN)
+    assert seen[0] == pytest.approx(math.log(2), rel=0.05)  # chance, of two classes
+    assert max(seen[-4:]) < min(seen[:4])

@@ -111,7 +111,6 @@ def test_unknown_names() -> None:
         *({name: "nonsense"} for name in ("loss", "schedule", "weights", "standardise", "validation")),
         {"warm_up": 1.0},
         {"weights": "best", "validation": "none"},
-        {"loss": "cross-entropy"},
     ],
     ids=str,
 )

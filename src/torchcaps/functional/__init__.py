@@ -6,7 +6,13 @@ from torchcaps.functional.density import Distance, Epanechnikov, Gaussian, Kerne
 from torchcaps.functional.em import em, em_log_likelihood
 from torchcaps.functional.frem import frem
 from torchcaps.functional.frms import frms
-from torchcaps.functional.losses import margin_loss, reconstruction_loss, spread_loss, spread_margin
+from torchcaps.functional.losses import (
+    activation_cross_entropy,
+    margin_loss,
+    reconstruction_loss,
+    spread_loss,
+    spread_margin,
+)
 from torchcaps.functional.objective import objective, trace_routing
 from torchcaps.functional.registry import (
     Parameters,
@@ -27,6 +33,7 @@ __all__ = [
     "Parameters",
     "RoutingMethod",
     "Start",
+    "activation_cross_entropy",
     "agreement",
     "capsule_activation",
     "em",

@@ -1,5 +1,7 @@
 """Losses on the activations of the class capsules, and on the image that their poses give back."""
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
@@ -34,6 +36,22 @@ def margin_loss(
     present = (positive - activation).clamp(min=0).square()
     absent = (activation - negative).clamp(min=0).square()
     return (target * present + down_weight * (1 - target) * absent).sum(1).mean()
+
+
+def activation_cross_entropy(activation: Tensor, label: Tensor) -> Tensor:
+    """-log(a_target / sum_j a_j), mean over the batch; finite, with its gradient, where activations underflow to 0.
+
+    Shapes: activation ``[B, classes]``, none below 0, label ``[B]`` -> ``[]``.
+
+    >>> activation_cross_entropy(torch.tensor([[0.6, 0.1, 0.1]]), torch.tensor([0]))
+    tensor(0.2877)
+    """
+    check_activation(activation)
+    check_labels(label, activation)
+    # Added rather than clamped to, which would leave targets at 0 without a gradient. So large that a gradient's
+    # square is finite too, which optimisers keep; so small that activations above 1e-11 (float32) are as they were.
+    shifted = activation + math.sqrt(torch.finfo(activation.dtype).tiny)  # [B, classes]
+    return (shifted.sum(1).log() - shifted.gather(1, label.unsqueeze(1)).squeeze(1).log()).mean()
 
 
 def reconstruction_loss(image: Tensor, target: Tensor, *, weight: float = 0.0005) -> Tensor:

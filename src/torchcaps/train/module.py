@@ -8,7 +8,13 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from torchcaps.data.pipeline import Batch
-from torchcaps.functional.losses import margin_loss, reconstruction_loss, spread_loss, spread_margin
+from torchcaps.functional.losses import (
+    activation_cross_entropy,
+    margin_loss,
+    reconstruction_loss,
+    spread_loss,
+    spread_margin,
+)
 from torchcaps.models.network import Network
 from torchcaps.nn.routed import RoutedLayer
 from torchcaps.train.finite import ADVICE, NotFiniteError, Place, not_finite
@@ -83,8 +89,9 @@ class TrainingModule(LightningModule):
             return spread_loss(output.activation, label, self.margin)
         if self.recipe.loss == "margin":
             return margin_loss(output.activation, label)
-        assert isinstance(output, Scores)
-        return cross_entropy(output.logits, label)
+        if isinstance(output, Scores):
+            return cross_entropy(output.logits, label)
+        return activation_cross_entropy(output.activation, label)
 
     def validation_step(self, batch: Batch, batch_idx: int) -> Counts:
         return count(self.network(batch.image), batch.label)

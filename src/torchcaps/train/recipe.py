@@ -98,7 +98,7 @@ class Recipe:
     """Add the coordinates of a place to the votes for the classes."""
 
     loss: Loss = "spread"
-    """On the class activations; cross-entropy is for networks without capsules."""
+    """On the class activations; without capsules, cross-entropy is on the logits."""
     reconstruction: float = 0.0005
     """Weight of the reconstruction loss; 0 leaves the decoder out."""
 
@@ -142,8 +142,6 @@ class Recipe:
         for name, choices in CHOICES.items():
             if getattr(self, name) not in get_args(choices):
                 raise OptionError(f"{name} is {getattr(self, name)!r}, wanted one of {', '.join(get_args(choices))}")
-        if self.loss == "cross-entropy" and self.has_capsules:
-            raise OptionError("loss='cross-entropy' wants logits, which class capsules do not have: use 'spread'")
         if self.weights == "best" and self.validation == "none":
             raise OptionError("weights='best' needs validation data to choose by: leave validation='none' out")
 
