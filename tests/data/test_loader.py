@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchcaps.data.loader import BatchLoader, generator_for
-from torchcaps.data.pipeline import Batch, Pipeline
+from torchcaps.data.pipeline import Batch, Pipeline, Standardise
 from torchcaps.data.types import Split
 
 PIPELINE = Pipeline(crop=5, brightness=0.1, contrast=0.5, shift=1, flip=True, stretch=0.2, turn=10)
@@ -61,14 +61,17 @@ def test_the_ranks_parts_are_the_whole_batch(
     assert all_same(joined, whole)
 
 
+@pytest.mark.parametrize("standardise", ["image", "channel"])
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(("channels", "side", "crop"), [(1, 40, 32), (3, 40, 32), (1, 200, 190), (3, 150, 140)])
-def test_parts_are_exact_at_real_sizes_and_with_threads(threads: int, channels: int, side: int, crop: int) -> None:
+def test_parts_are_exact_at_real_sizes_and_with_threads(
+    threads: int, channels: int, side: int, crop: int, standardise: Standardise
+) -> None:
     """Torch splits large sums over threads; parts of one sample must still round as the whole batch does."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        pipeline = Pipeline(crop=crop, brightness=0.1, contrast=0.5, stretch=0.2, turn=10)
+        pipeline = Pipeline(crop=crop, brightness=0.1, contrast=0.5, stretch=0.2, turn=10, standardise=standardise)
         split = numbered(3, channels, side)
         options = {"batch_size": 3, "train": True}
         (whole,) = BatchLoader(split, pipeline, **options)  # type: ignore[arg-type]

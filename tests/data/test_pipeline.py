@@ -114,6 +114,17 @@ def test_evaluation_takes_the_centre() -> None:
     torch.testing.assert_close(batch.target, clean.view(3, 1, 32, 2, 32, 2).mean((3, 5)))
 
 
+def test_standardised_by_channel() -> None:
+    images = random_images(3, 2, 12)
+    batch = Pipeline(crop=8, standardise="channel").evaluate(images, torch.zeros(3))
+    clean = transforms.to_unit(images[:, :, 2:10, 2:10])
+    for channel in range(2):
+        alone = Pipeline(crop=8).evaluate(images[:, channel : channel + 1], torch.zeros(3))
+        assert torch.equal(batch.image[:, channel : channel + 1], alone.image)
+    assert not torch.equal(batch.image, transforms.standardise(clean))
+    assert batch.image.is_contiguous(memory_format=torch.channels_last)
+
+
 @pytest.mark.parametrize("crops", [5, 9])
 def test_several_crops(crops: int) -> None:
     pipeline = Pipeline(crop=4, standardise="none")

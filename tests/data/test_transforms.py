@@ -148,6 +148,19 @@ def test_one_pixel_that_differs_by_one_is_not_constant() -> None:
     assert transforms.standardise(jittered).square().mean().item() == pytest.approx(1, rel=0.02)
 
 
+def test_standardise_channels() -> None:
+    images = torch.rand(4, 3, 6, 5) * torch.tensor([1.0, 0.1, 0.01]).view(3, 1, 1)
+    images[1, 2] = 0.3  # one constant channel in an image that is not
+    standardised = transforms.standardise_channels(images.contiguous(memory_format=torch.channels_last))
+    assert not standardised[1, 2].any()
+    for b in range(4):
+        for c in range(3):
+            if (b, c) != (1, 2):
+                wanted = slow_standardise(images[b, c : c + 1].double().numpy())
+                np.testing.assert_allclose(standardised[b, c : c + 1].numpy(), wanted, atol=1e-5)
+    assert transforms.standardise_channels(images[:0]).shape == (0, 3, 6, 5)
+
+
 def test_standardise_by_statistics() -> None:
     images = transforms.to_unit(random_images(2, 2, 3, 3))
     standardised = transforms.standardise_by(images, (0.25, 0.5), (0.5, 2.0))

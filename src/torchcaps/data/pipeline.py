@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -10,6 +10,8 @@ from torch.nn import functional as F
 
 from torchcaps.data import transforms
 from torchcaps.data.types import Split
+
+Standardise = Literal["image", "channel", "set", "none"]
 
 TARGET_SIZE = 32  # the decoder's images
 
@@ -64,8 +66,8 @@ class Pipeline:
     """Turn by up to this many degrees, either way."""
     flip: bool = False
     """Mirror half of the images, left to right."""
-    standardise: Literal["image", "set", "none"] = "image"
-    """Zero mean and unit deviation of each image, or of the training set; or leave pixels in [0, 1]."""
+    standardise: Standardise = "image"
+    """Zero mean and unit deviation of each image, each of its channels, or the training set; or pixels in [0, 1]."""
     mean: tuple[float, ...] = ()
     """Of the training set, by channel; `with_statistics` fills it in."""
     deviation: tuple[float, ...] = ()
@@ -83,8 +85,8 @@ class Pipeline:
             )
         if not 0 <= self.stretch <= 1 or not 0 <= self.turn <= 180:
             raise ValueError(f"stretch {self.stretch}, turn {self.turn}: wanted 0 to 1, and 0 to 180 degrees")
-        if self.standardise not in ("image", "set", "none"):
-            raise ValueError(f"standardise is {self.standardise!r}, wanted 'image', 'set' or 'none'")
+        if self.standardise not in get_args(Standardise):
+            raise ValueError(f"standardise is {self.standardise!r}, expected one of {', '.join(get_args(Standardise))}")
         if len(self.mean) != len(self.deviation):
             raise ValueError(f"mean of {len(self.mean)} channels, deviation of {len(self.deviation)}")
 
@@ -168,6 +170,8 @@ class Pipeline:
     def _network_input(self, images: Tensor) -> Tensor:
         if self.standardise == "image":
             images = transforms.standardise(images)
+        elif self.standardise == "channel":
+            images = transforms.standardise_channels(images)
         elif self.standardise == "set":
             if not self.mean:
                 raise ValueError("standardise='set' needs the training set's statistics: use with_statistics(train)")

@@ -90,6 +90,11 @@ def standardise(images: Tensor) -> Tensor:
     return centred.div_(deviation.masked_fill_(deviation < CONSTANT, torch.inf))
 
 
+def standardise_channels(images: Tensor) -> Tensor:
+    """Zero mean and unit deviation for each channel of each image by itself; zeros for a constant channel."""
+    return standardise(images.flatten(0, 1).unsqueeze(1)).view(images.shape)  # each channel an image of its own
+
+
 def standardise_by(images: Tensor, mean: tuple[float, ...], deviation: tuple[float, ...]) -> Tensor:
     """Subtract a mean and divide by a deviation, one of each for every channel."""
     if len(mean) != images.shape[1] or len(deviation) != images.shape[1]:

@@ -69,7 +69,12 @@ def facts(export: Export) -> dict[str, str]:
     """The card's table."""
     run, result, network = export.run, export.result, export.classifier.network
     pipeline, parameters = export.classifier.pipeline, sum(p.numel() for p in network.parameters())
-    standardised = {"image": "each image standardised", "set": "standardised by the training set", "none": "in [0, 1]"}
+    standardised = {
+        "image": "each image standardised",
+        "channel": "each channel of each image standardised",
+        "set": "standardised by the training set",
+        "none": "in [0, 1]",
+    }
     return {
         "**test error of this file, loaded to float32**": f"**{percent(export.wrong / result['test_images'])}** "
         f"({export.wrong:,} of {result['test_images']:,} images)",

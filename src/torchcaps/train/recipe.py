@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from torchcaps.data.pipeline import Standardise
 from torchcaps.data.splits import Validation
 from torchcaps.errors import OptionError
 from torchcaps.nn.initial import ConvInit
@@ -13,7 +14,6 @@ Camera = Literal["left", "right", "both", "each"]
 Loss = Literal["spread", "margin", "cross-entropy"]
 Schedule = Literal["constant", "one-cycle"]
 Weights = Literal["last", "best"]
-Standardise = Literal["image", "set", "none"]
 WINDOWS = ("fields", "strides", "paddings")  # one number for each capsule layer but the last
 CHOICES = {
     "camera": Camera,
@@ -66,7 +66,7 @@ class Recipe:
     flip: bool = False
     """Mirror half of the training images."""
     standardise: Standardise = "image"
-    """Zero mean and unit deviation of each image or of the training set, or neither."""
+    """Zero mean and unit deviation of each image, each of its channels (cameras), or the training set; or neither."""
 
     model: str = "hybrid32"
     """The network: see torchcaps models."""
