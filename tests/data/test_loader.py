@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchcaps.data.loader import BatchLoader, generator_for
-from torchcaps.data.pipeline import Batch, Pipeline, Standardise
+from torchcaps.data.pipeline import Batch, MixedBatch, Pipeline, Standardise
 from torchcaps.data.types import Split
 
 PIPELINE = Pipeline(crop=5, brightness=0.1, contrast=0.5, shift=1, flip=True, stretch=0.2, turn=10)
 SEEDS = st.integers(-(2**70), 2**70)
+ALPHAS = st.sampled_from([0.01, 0.2, 1.0, 8.0])
 
 
 def numbered(count: int, channels: int = 1, side: int = 7) -> Split:
@@ -80,6 +81,58 @@ def test_parts_are_exact_at_real_sizes_and_with_threads(
             assert same(part, Batch(*(values[rank : rank + 1] for values in whole)))
     finally:
         torch.set_num_threads(before)
+
+
+@given(per_rank=st.integers(1, 4), world_size=st.integers(1, 4), channels=st.integers(1, 3), seed=SEEDS, alpha=ALPHAS)
+@settings(deadline=None, max_examples=40)
+def test_mixed_parts_are_the_whole_mixed_batch(
+    per_rank: int, world_size: int, channels: int, seed: int, alpha: float
+) -> None:
+    batch_size = per_rank * world_size
+    split = numbered(3 * batch_size, channels)
+
+    def epoch_of(rank: int, world_size: int, mixup: float) -> list[Batch | MixedBatch]:
+        options = {"seed": seed, "rank": rank, "world_size": world_size, "mixup": mixup}
+        return list(BatchLoader(split, PIPELINE, batch_size=batch_size, train=True, **options))  # type: ignore[arg-type]
+
+    whole, clean = epoch_of(0, 1, alpha), epoch_of(0, 1, 0.0)
+    parts = zip(*(epoch_of(rank, world_size, alpha) for rank in range(world_size)), strict=True)
+    for mixed, plain, of_batch in zip(whole, clean, parts, strict=True):
+        assert isinstance(mixed, MixedBatch)
+        assert isinstance(plain, Batch)
+        for place, values in enumerate(mixed[:3]):
+            assert torch.equal(torch.cat([part[place] for part in of_batch]), values)  # type: ignore[misc]
+        assert all(part[3] == mixed.share for part in of_batch)  # type: ignore[misc]
+        # The labels are places in the split: by them the images are found that were mixed.
+        assert torch.equal(mixed.label, plain.label)
+        assert sorted(mixed.other_label.tolist()) == sorted(plain.label.tolist())
+        second = torch.stack([plain.image[plain.label.tolist().index(label)] for label in mixed.other_label.tolist()])
+        torch.testing.assert_close(mixed.image, mixed.share * plain.image + (1 - mixed.share) * second)
+        assert mixed.image.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_shares_are_of_the_beta_distribution() -> None:
+    loader = BatchLoader(numbered(400), PIPELINE, batch_size=2, train=True, mixup=0.3)
+    shares = torch.tensor(
+        [batch.share for _ in range(5) for batch in loader if isinstance(batch, MixedBatch)], dtype=torch.float64
+    )
+    assert len(set(shares.tolist())) == len(shares) == 1000
+    assert shares.mean().item() == pytest.approx(0.5, abs=0.05)
+    assert shares.var().item() == pytest.approx(0.25 / (2 * 0.3 + 1), rel=0.1)  # of Beta(a, a)
+
+
+def test_mixed_batches_go_on_from_a_state() -> None:
+    def new() -> BatchLoader:
+        return BatchLoader(numbered(20), PIPELINE, batch_size=4, train=True, seed=3, mixup=0.4)
+
+    first, second = new(), new()
+    batches = iter(first)
+    next(batches), next(batches)
+    second.load_state_dict(first.state_dict())
+    for wanted, made in zip(batches, second, strict=True):
+        assert torch.equal(made.image, wanted.image)
+        assert torch.equal(made.label, wanted.label)
+        assert made[3] == wanted[3]  # type: ignore[misc]
 
 
 @given(
@@ -212,6 +265,7 @@ def test_several_crops() -> None:
         ({"batch_size": 5, "world_size": 2}, "a batch of 5 does not divide by 2 processes"),
         ({"batch_size": 6, "world_size": 3, "drop_last": False}, "last batch, of 4, does not divide by 3"),
         ({"batch_size": 5, "crops": 5}, "not for training"),
+        ({"batch_size": 5, "mixup": -0.1}, "mixup is -0.1, train is True: expected a number of 0 or more"),
     ],
 )
 def test_wrong_arguments(options: dict[str, int], message: str) -> None:

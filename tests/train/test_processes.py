@@ -50,6 +50,15 @@ def test_two_processes_follow_one(images: Path, one: Path, tmp_path: Path) -> No
     assert json.loads((tmp_path / "two/run.json").read_text())["processes"] == 2
 
 
+def test_two_processes_mix_as_one(images: Path, tmp_path: Path) -> None:
+    fields = tiny_fields(images, mixup=0.4)
+    main(["train", *fields, "--output", str(tmp_path / "one")])
+    process = start("train", *fields, "--devices", "2", "--output", "two", folder=tmp_path)
+    _, err = finish(process)
+    assert (process.returncode, err) == (0, "")
+    check_follows(tmp_path / "two", tmp_path / "one")
+
+
 def test_two_processes_stop_together(images: Path, tmp_path: Path) -> None:
     fields = tiny_fields(images, epochs=500)
     process = start("train", *fields, "--devices", "2", "--output", "two", folder=tmp_path)

@@ -1,13 +1,15 @@
 """Batches of a split that lies in memory: order and randomness are functions of (seed, epoch, batch)."""
 
 import hashlib
+import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from torchcaps.data.pipeline import Batch, Pipeline
+from torchcaps.data.pipeline import Batch, Draws, MixedBatch, Pipeline
 from torchcaps.data.types import Split
 
 
@@ -34,12 +36,15 @@ class BatchLoader:
         world_size: int = 1,
         drop_last: bool | None = None,
         crops: int = 1,
+        mixup: float = 0.0,
         device: torch.device | str | None = None,
     ) -> None:
         """Prepare the split (see `Pipeline.prepare`) and start at epoch 0.
 
         ``drop_last`` leaves the last, smaller batch out; the default is to do so in training. ``crops`` is for
-        evaluation. ``device`` is where batches are made; default: where the images are.
+        evaluation. With ``mixup`` batches are `MixedBatch`: each image is the mean of two of the batch, with weights
+        lam and 1 - lam, lam from Beta(mixup, mixup) (Zhang et al. 2018). ``device`` is where batches are made; default:
+        where the images are.
         """
         if batch_size < 1 or world_size < 1 or not 0 <= rank < world_size:
             raise ValueError(
@@ -48,6 +53,8 @@ class BatchLoader:
             )
         if train and crops != 1:
             raise ValueError(f"crops is {crops}: several crops are for evaluation, not for training")
+        if not 0 <= mixup < math.inf or (mixup and not train):
+            raise ValueError(f"mixup is {mixup}, train is {train}: expected a number of 0 or more, and 0 in evaluation")
         self.split = pipeline.prepare(split)
         self.pipeline = pipeline
         self.batch_size = batch_size
@@ -56,6 +63,7 @@ class BatchLoader:
         self.rank, self.world_size = rank, world_size
         self.drop_last = train if drop_last is None else drop_last
         self.crops = crops
+        self.mixup = mixup
         self.device = None if device is None else torch.device(device)
         self.epoch = 0
         self._batch = 0  # the next to be made
@@ -71,7 +79,7 @@ class BatchLoader:
             batches += start < stop
         return batches
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Batch | MixedBatch]:
         if not self._continue:
             self._batch = 0
         self._continue = False
@@ -121,20 +129,38 @@ class BatchLoader:
             return torch.arange(count)
         return torch.randperm(count, generator=generator_for("order", self.seed, epoch))
 
-    def _make(self, order: Tensor, epoch: int, batch: int) -> Batch:
+    def _make(self, order: Tensor, epoch: int, batch: int) -> Batch | MixedBatch:
         whole = order[batch * self.batch_size : (batch + 1) * self.batch_size]  # [B]
-        start, stop = self._part(len(whole))
-        index = whole[start:stop].to(self.split.images.device)  # [B / world_size]
-        # index_select copies whole images; plain indexing goes pixel by pixel, and takes far longer.
-        images = self.split.images.index_select(0, index)
-        labels = self.split.labels.index_select(0, index.to(self.split.labels.device))
-        if self.device is not None:
-            images, labels = images.to(self.device), labels.to(self.device)
+        own = torch.arange(*self._part(len(whole)))  # [B / world_size], places in the whole batch
         if not self.train:
-            return self.pipeline.evaluate(images, labels, crops=self.crops)
-        generator = generator_for("batch", self.seed, epoch, batch)
-        draws = self.pipeline.draw(len(whole), images.shape[2], images.shape[3], generator)
-        return self.pipeline.apply(images, labels, draws.part(start, stop))
+            return self.pipeline.evaluate(*self._take(whole[own]), crops=self.crops)
+        height, width = self.split.images.shape[2:]
+        draws = self.pipeline.draw(len(whole), height, width, generator_for("batch", self.seed, epoch, batch))
+        if self.mixup:
+            return self._mix(whole, draws, own, seed_for("mixup", self.seed, epoch, batch))
+        return self.pipeline.apply(*self._take(whole[own]), draws.take(own))
+
+    def _mix(self, whole: Tensor, draws: Draws, own: Tensor, seed: int) -> MixedBatch:
+        """Images of a batch mixed with others of it, which may be another rank's: those are made here again.
+
+        One lam for the batch, as losses are means over it.
+        """
+        random = np.random.default_rng(seed)
+        share, partner = random.beta(self.mixup, self.mixup), torch.from_numpy(random.permutation(len(whole)))  # [B]
+        places, found = torch.unique(torch.cat([own, partner[own]]), return_inverse=True)
+        made = self.pipeline.apply(*self._take(whole[places]), draws.take(places))
+        first, second = found.to(made.image.device).chunk(2)  # [B / world_size] each
+        # Two products and a sum, which round alike for every part of a batch.
+        image = made.image.index_select(0, first) * share + made.image.index_select(0, second) * (1 - share)
+        image = image.contiguous(memory_format=torch.channels_last)
+        return MixedBatch(image, made.label[first], made.label[second], share)
+
+    def _take(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """The images and labels of an index ``[n]``, on the device where batches are made."""
+        # index_select copies whole images; plain indexing goes pixel by pixel, and takes far longer.
+        images = self.split.images.index_select(0, index.to(self.split.images.device))
+        labels = self.split.labels.index_select(0, index.to(self.split.labels.device))
+        return (images, labels) if self.device is None else (images.to(self.device), labels.to(self.device))
 
     def _part(self, count: int) -> tuple[int, int]:
         """Where this rank's part of a batch of ``count`` begins and ends."""
@@ -155,5 +181,9 @@ class BatchLoader:
 
 def generator_for(*key: str | int) -> torch.Generator:
     """A generator whose numbers depend on the key and on nothing else."""
+    return torch.Generator().manual_seed(seed_for(*key))
+
+
+def seed_for(*key: str | int) -> int:
     digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest, "little"))
+    return int.from_bytes(digest, "little")

@@ -29,6 +29,15 @@ class Batch(NamedTuple):
     target: Tensor  # [B, C, 32, 32] float32 in [0, 1], the clean crop, for reconstruction
 
 
+class MixedBatch(NamedTuple):
+    """Images that are each the mean of two, with weights ``share`` and ``1 - share`` (mixup, Zhang et al. 2018)."""
+
+    image: Tensor  # [B, C, S, S] float32
+    label: Tensor  # [B] int64, of the first ones
+    other_label: Tensor  # [B] int64, of the second ones
+    share: float
+
+
 class Draws(NamedTuple):
     """The random numbers of a batch, one of each for every sample."""
 
@@ -39,8 +48,8 @@ class Draws(NamedTuple):
     mirrored: Tensor  # [B] bool
     warp: Tensor  # [B, 2, 2] float32
 
-    def part(self, start: int, stop: int) -> "Draws":
-        return Draws(*(values[start:stop] for values in self))
+    def take(self, index: Tensor) -> "Draws":
+        return Draws(*(values[index] for values in self))
 
     def to(self, device: torch.device) -> "Draws":
         return Draws(*(values.to(device) for values in self))

@@ -86,11 +86,11 @@ def follow(
     pipeline = classifier.pipeline
     make_loader = partial(BatchLoader, seed=recipe.seed, rank=rank(), world_size=resources.processes)
     check_batches(recipe, len(train), resources)
-    training = make_loader(train, pipeline, batch_size=recipe.batch_size, train=True)
+    training = make_loader(train, pipeline, batch_size=recipe.batch_size, train=True, mixup=recipe.mixup)
     module = TrainingModule(classifier.network, recipe, len(training))
     checkpoint = folder / LAST if resume else None
     step = 0 if checkpoint is None else check_checkpoint(checkpoint, module, training)
-    metrics = Metrics(folder)
+    metrics = Metrics(folder, training_error=not recipe.mixup)
     with quiet_lightning():
         trainer = Trainer(
             max_epochs=recipe.epochs,

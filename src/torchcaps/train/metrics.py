@@ -22,8 +22,9 @@ class Metrics(Callback):
     interrupted, but for the times.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / METRICS
+    def __init__(self, folder: Path, *, training_error: bool = True) -> None:
+        """Without ``training_error`` it is left out: mixed images are of no one class."""
+        self.path, self.has_training_error = folder / METRICS, training_error
         self.validation_error: float | None = None
         self.seconds = 0.0  # of training, former processes included
         self._since_row = dict.fromkeys(SUMS, 0.0)
@@ -99,7 +100,9 @@ class Metrics(Callback):
         if not images:
             return ""
         loss = (self._epoch["output_loss"] + self._epoch["reconstruction_loss"]) / images
-        parts = [f"loss {loss:.3f}", f"training error {100 * self._epoch['wrong'] / images:.1f} %"]
+        parts = [f"loss {loss:.3f}"]
+        if self.has_training_error:
+            parts.append(f"training error {100 * self._epoch['wrong'] / images:.1f} %")
         if self.validation_error is not None:
             parts.append(f"validation error {100 * self.validation_error:.1f} %")
         return ", ".join([*parts, f"{images / self._epoch['seconds']:.0f} images/s"])
@@ -122,7 +125,7 @@ class Metrics(Callback):
             "loss": (total["output_loss"] + total["reconstruction_loss"]) / images,
             "output_loss": total["output_loss"] / images,
             "reconstruction_loss": total["reconstruction_loss"] / images if recipe.has_decoder else None,
-            "training_error": total["wrong"] / images,
+            "training_error": total["wrong"] / images if self.has_training_error else None,
             "validation_error": validation_error,
         }
         if self._epoch_is_over:

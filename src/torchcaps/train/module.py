@@ -7,7 +7,7 @@ from lightning.pytorch import LightningModule
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from torchcaps.data.pipeline import Batch
+from torchcaps.data.pipeline import Batch, MixedBatch
 from torchcaps.functional.losses import (
     activation_cross_entropy,
     margin_loss,
@@ -51,13 +51,13 @@ class TrainingModule(LightningModule):
         """Of the spread loss, now."""
         return spread_margin(self.global_step, steps_per_epoch=self.steps_per_epoch, epochs=self.recipe.epochs)
 
-    def training_step(self, batch: Batch, batch_idx: int) -> Counts:
+    def training_step(self, batch: Batch | MixedBatch, batch_idx: int) -> Counts:
         output = self.network(batch.image)
         losses = self.losses(output, batch)
         values = {name: loss.item() for name, loss in losses.items()}
         place = Place(step=self.global_step + 1, epoch=self.current_epoch + 1, batch=batch_idx + 1)
         self._agree_on_finite(values, batch.image, place)
-        counts = count(output, batch.label)
+        counts = count(output, batch.label)  # of mixed images nobody asks what is wrong: see Metrics
         images = counts["images"]
         counts["loss"] = torch.stack(list(losses.values())).sum()
         counts["output_loss"] = values["output_loss"] * images
@@ -74,8 +74,11 @@ class TrainingModule(LightningModule):
             what, culprit = problem or ("the loss of another process is not finite", "this one's is")
             raise NotFiniteError(f"{what} at {place}: {culprit}; {ADVICE}")
 
-    def losses(self, output: Classified | Scores, batch: Batch) -> dict[str, Tensor]:
+    def losses(self, output: Classified | Scores, batch: Batch | MixedBatch) -> dict[str, Tensor]:
         """The parts of the loss, each ``[]``."""
+        if isinstance(batch, MixedBatch):
+            first, second = (self.output_loss(output, label) for label in (batch.label, batch.other_label))
+            return {"output_loss": batch.share * first + (1 - batch.share) * second}
         losses = {"output_loss": self.output_loss(output, batch.label)}
         if self.recipe.has_decoder and isinstance(output, Classified):
             image = self.network.reconstruct(output, batch.label)

@@ -1,5 +1,6 @@
 """All that decides how a run goes and what comes out of it."""
 
+import math
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -67,6 +68,8 @@ class Recipe:
     """Mirror half of the training images."""
     standardise: Standardise = "image"
     """Zero mean and unit deviation of each image, each of its channels (cameras), or the training set; or neither."""
+    mixup: float = 0.0
+    """Train on means of two images with weights from Beta of this; 0 leaves images as they are."""
 
     model: str = "hybrid32"
     """The network: see torchcaps models."""
@@ -134,9 +137,15 @@ class Recipe:
             raise OptionError(
                 f"images is {self.images}, fewer than a batch: wanted at least batch_size, {self.batch_size}"
             )
-        for name, value in {"reconstruction": self.reconstruction, "weight_decay": self.weight_decay}.items():
-            if not value >= 0:
+        not_negative = {"reconstruction": self.reconstruction, "weight_decay": self.weight_decay, "mixup": self.mixup}
+        for name, value in not_negative.items():
+            if not 0 <= value < math.inf:
                 raise OptionError(f"{name} is {value}, wanted 0 or more")
+        if self.mixup and self.has_decoder:
+            raise OptionError(
+                f"mixup is {self.mixup}, reconstruction {self.reconstruction}: mixed images are not reconstructed, "
+                "so a decoder would learn nothing; set reconstruction=0"
+            )
         if not 0 <= self.warm_up < 1:
             raise OptionError(f"warm_up is {self.warm_up}, wanted a share of the run: at least 0, below 1")
         for name, choices in CHOICES.items():
