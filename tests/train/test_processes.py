@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from torchcaps.cli import main
 from train.tiny_runs import SCRIPT, finish, read_until, rows_without_times, start, tiny_fields
@@ -50,13 +52,16 @@ def test_two_processes_follow_one(images: Path, one: Path, tmp_path: Path) -> No
     assert json.loads((tmp_path / "two/run.json").read_text())["processes"] == 2
 
 
-def test_two_processes_mix_as_one(images: Path, tmp_path: Path) -> None:
-    fields = tiny_fields(images, mixup=0.4)
+def test_two_processes_mix_and_average_as_one(images: Path, tmp_path: Path) -> None:
+    fields = tiny_fields(images, mixup=0.4, weights="last", **{"average-epochs": 2})
     main(["train", *fields, "--output", str(tmp_path / "one")])
     process = start("train", *fields, "--devices", "2", "--output", "two", folder=tmp_path)
     _, err = finish(process)
     assert (process.returncode, err) == (0, "")
     check_follows(tmp_path / "two", tmp_path / "one")
+    found, wanted = (load_file(tmp_path / folder / "model.safetensors") for folder in ("two", "one"))
+    for name, value in found.items():
+        torch.testing.assert_close(value, wanted[name], rtol=1e-4, atol=1e-5, msg=name)
 
 
 def test_two_processes_stop_together(images: Path, tmp_path: Path) -> None:

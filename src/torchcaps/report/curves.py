@@ -42,9 +42,12 @@ def errors(run: Run, evaluation: Evaluation) -> Section:
     figures = [line_chart("Error by epoch", series, is_share=True)]
     if len(evaluation.classes) <= MOST_BARS:
         figures.append(_class_bars(evaluation))
-    best = run.result.get("weights") == "best"
-    which = "the epoch with the lowest validation error" if best else "the last epoch"
-    says = [f"The test images were evaluated once, with the weights of {which}."]
+    which = {
+        "best": "the weights of the epoch with the lowest validation error",
+        "mean": "the mean of the weights over the last epochs, as the last validation images were",
+    }
+    chosen = which.get(str(run.result.get("weights")), "the weights of the last epoch")
+    says = [f"The test images were evaluated once, with {chosen}."]
     if not validation:
         says.append(" There were no validation images.")
     return section("errors", "Errors", lead(*says), tag("div", *figures, class_="charts"))

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from lightning.pytorch import Trainer
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities import rank_zero_only
@@ -21,6 +21,7 @@ from torchcaps.classifier.classifier import Classifier
 from torchcaps.classifier.files import mismatch
 from torchcaps.data import BatchLoader, DataError, Split
 from torchcaps.errors import OptionError
+from torchcaps.train.averaging import MeanOfWeights
 from torchcaps.train.checkpoints import Checkpoints, WholeFiles, read_checkpoint
 from torchcaps.train.metrics import Metrics
 from torchcaps.train.module import TrainingModule
@@ -81,7 +82,8 @@ def follow(
 ) -> Metrics:
     """Train a classifier as a recipe says; with ``resume`` go on from the folder's last checkpoint.
 
-    In the end the classifier has the recipe's choice of weights: the last, or those best on validation.
+    In the end the classifier has the recipe's choice of weights: the last, their mean over the last epochs, or those
+    best on validation.
     """
     pipeline = classifier.pipeline
     make_loader = partial(BatchLoader, seed=recipe.seed, rank=rank(), world_size=resources.processes)
@@ -91,6 +93,11 @@ def follow(
     checkpoint = folder / LAST if resume else None
     step = 0 if checkpoint is None else check_checkpoint(checkpoint, module, training)
     metrics = Metrics(folder, training_error=not recipe.mixup)
+    callbacks: list[Callback] = [metrics]
+    if recipe.average_epochs:  # before checkpoints, which hold what it has added up
+        fresh = make_loader(training.split, pipeline, batch_size=recipe.batch_size, train=True)
+        callbacks.append(MeanOfWeights(recipe.average_epochs, fresh))
+    callbacks += [Checkpoints(folder, recipe.checkpoint_every, metrics), ProgressLine(metrics, console)]
     with quiet_lightning():
         trainer = Trainer(
             max_epochs=recipe.epochs,
@@ -99,7 +106,7 @@ def follow(
             num_nodes=resources.nodes,
             strategy=_strategy(recipe, resources),
             logger=TensorBoardLogger(folder, name="", version="tensorboard", purge_step=step + 1),
-            callbacks=[metrics, Checkpoints(folder, recipe.checkpoint_every, metrics), ProgressLine(metrics, console)],
+            callbacks=callbacks,
             plugins=[WholeFiles()],
             enable_checkpointing=False,
             enable_progress_bar=False,

@@ -121,6 +121,8 @@ class Recipe:
     """L2 of the weights, applied apart from the gradient (AdamW)."""
     weights: Weights = "last"
     """Which weights are kept in the end: the last, or those with the lowest validation error."""
+    average_epochs: int = 0
+    """Keep the mean of the weights over so many last epochs instead of the last; 0 does not."""
     seed: int = 0
     """Of the initial weights, the order of the images, and every random transform."""
     checkpoint_every: int = 200
@@ -151,6 +153,13 @@ class Recipe:
         for name, choices in CHOICES.items():
             if getattr(self, name) not in get_args(choices):
                 raise OptionError(f"{name} is {getattr(self, name)!r}, wanted one of {', '.join(get_args(choices))}")
+        if not 0 <= self.average_epochs <= self.epochs:
+            raise OptionError(f"average_epochs is {self.average_epochs}, expected 0 to {self.epochs}, the run's epochs")
+        if self.average_epochs and self.weights == "best":
+            raise OptionError(
+                f"average_epochs is {self.average_epochs} and weights 'best', of which one can be kept: "
+                "expected weights='last' or average_epochs=0"
+            )
         if self.weights == "best" and self.validation == "none":
             raise OptionError("weights='best' needs validation data to choose by: leave validation='none' out")
 

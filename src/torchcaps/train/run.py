@@ -132,7 +132,7 @@ def summary(recipe: Recipe, metrics: "Metrics", evaluation: Evaluation | None) -
         "test_images": 0 if evaluation is None else len(evaluation.label),
         "validation_error": validation[-1] if validation else None,
         "best_validation_error": min(validation) if validation else None,
-        "weights": recipe.weights if has_best else "last",
+        "weights": "mean" if recipe.average_epochs else recipe.weights if has_best else "last",
         "epochs": recipe.epochs,
         "steps": steps,
         "seconds": metrics.seconds,
