@@ -67,6 +67,7 @@ def test_a_run_writes_json_plots_and_tables(
         "Growth of a native FREM training step",
         "Native forward kernels against the machine, batch 1",
         "The training loop, 32x32 crops, batch 1",
+        "Batch normalisation, batch 1",
     ):
         assert title in shown
         assert f"### {title}\n" in markdown
@@ -85,7 +86,7 @@ def test_only_some_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_wrong_part(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no part speed; wanted some of routing, networks, growth, limits, loop"):
+    with pytest.raises(UserError, match="no part speed; wanted some of routing, networks, growth, limits, loop, norm"):
         bench(output=tmp_path, only="routing,speed")
 
 

@@ -47,4 +47,5 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
     """Stands in for training."""
     fake = Trainings()
     monkeypatch.setattr("torchcaps.reproduce.queue.train", fake)
+    monkeypatch.setattr("torchcaps.reproduce.record.held_out_errors", lambda folder, recipe: {})
     return fake

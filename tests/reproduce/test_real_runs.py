@@ -1,6 +1,7 @@
 """Real training, tiny: results, pictures and ensembles of runs on the built-in set."""
 
 import json
+import re
 import shutil
 import signal
 from collections.abc import Iterator
@@ -105,6 +106,10 @@ def test_trial(folder: Path) -> None:
     values = json.loads((folder / "results/quick/trial-plain.json").read_text())
     assert (values["test_error"], values["test_images"]) == (None, 0)
     assert len(values["validation_error"]) == 1
+    assert len(values["held_out"]) == 5  # a toy of each class
+    assert all(re.fullmatch(r"\D+ \d", toy) and 0 <= error <= 1 for toy, error in values["held_out"].items())
+    of_toys = sum(values["held_out"].values()) / 5
+    assert of_toys == pytest.approx(values["validation_error"][-1][1], abs=0.2)  # few images, not as many of each toy
 
 
 def test_picture(folder: Path) -> None:

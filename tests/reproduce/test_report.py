@@ -282,7 +282,7 @@ def trial(**changes: Any) -> dict[str, Any]:
 def test_trials_in_the_order_of_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = [("start", "plain"), ("decoder", "without"), ("weights", "decay")]
     trials = [Trial(group=group, name=name, base="smallnorb-frem-quick") for group, name in listed]
-    monkeypatch.setattr("torchcaps.reproduce.tables.TRIALS", trials)
+    monkeypatch.setattr("torchcaps.reproduce.trial_tables.TRIALS", trials)
     folder = Path("results/trials")
     put_result(folder, "decay", None, failed=None, trial=trial())
     put_result(folder, "plain", None, failed=None, trial=trial(group="start", changes={}))
@@ -292,6 +292,28 @@ def test_trials_in_the_order_of_the_list(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [row[1] for row in table] == ["plain", "without", "decay", "a-former-one"]
     assert table[1][4:8] == ["\N{EN DASH}", "\N{EN DASH}", "failed: not finite", "failed at epoch 1 of 6"]
     assert table[2][3:] == ["why?", "12.50 %", "30.00 %", "40.00 %", "6", "1 min 15 s"]
+
+
+def test_folds_of_a_trial_share_a_row() -> None:
+    folder = Path("results/trials")
+    for fold, (car, truck, error) in {0: (0.5, 0.0, 0.25), 3: (0.1, 0.02, 0.06)}.items():
+        put_result(
+            folder,
+            "full" if fold == 0 else f"full-fold-{fold}",
+            None,
+            failed=None,
+            trial=trial(),
+            recipe=recipe_json("frem", fold=fold),
+            validation_error=[[1.0, 0.9], [2.0, error]],
+            held_out={f"car {4 + fold}": car, f"truck {8 - fold}": truck},
+        )
+    put_result(folder, "former", None, failed=None, trial=trial())  # from before toys were told apart
+    text = chapter(report(), "What was tried")
+    heads, row = rows(text)[0], next(row for row in rows(text) if row[0] == "full")
+    none = "\N{EN DASH}"
+    assert heads == ["trial", *(f"fold {k}" for k in range(5)), "mean", "folds", "car", "truck"]
+    assert row == ["full", "25.0", none, none, "6.0", none, "15.5", "2", "30.0", "1.0"]
+    assert "former" not in [row[0] for row in rows(text)]  # in the other table it is the second
 
 
 def test_trials_say_what_was_run_whatever_the_list_says_now() -> None:

@@ -24,7 +24,7 @@ def bench(
     Args:
         quick: Small batches, few rounds, no torch.compile: about a minute.
         output: Folder for bench.json and the plots.
-        only: The parts to run, with commas between them: routing, networks, growth, limits, loop.
+        only: The parts to run, with commas between them: routing, networks, growth, limits, loop, norm.
         markdown: Measure nothing; print the bench.json in the output folder as markdown tables.
     """
     if markdown:
@@ -60,6 +60,7 @@ def run(quick: bool, output: Path, parts: list[str]) -> None:
     from torchcaps.bench.machine import describe_machine
     from torchcaps.bench.measure import under
     from torchcaps.bench.networks import measure_networks
+    from torchcaps.bench.norm import measure_norm
     from torchcaps.bench.report import machine_line, tables
     from torchcaps.bench.routing import measure_routing
     from torchcaps.report.tables import show
@@ -70,6 +71,7 @@ def run(quick: bool, output: Path, parts: list[str]) -> None:
         "growth": measure_growth,
         "limits": measure_limits,
         "loop": measure_loop,
+        "norm": measure_norm,
     }
     plan = quick_plan() if quick else full_plan()
     results: dict[str, Any] = {"machine": describe_machine(), "quick": quick, "parts": {}}

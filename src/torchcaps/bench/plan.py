@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 from torchcaps.functional.registry import list_routings
 
-PARTS = ("routing", "networks", "growth", "limits", "loop")
+PARTS = ("routing", "networks", "growth", "limits", "loop", "norm")
 METHODS = tuple(list_routings(native=True))
 
-HYBRID, CNN = "hybrid64", "cnn64"
+HYBRID, CNN, POOLCAPS = "hybrid64", "cnn64", "poolcaps64"
 
 
 @dataclass(frozen=True, kw_only=True)

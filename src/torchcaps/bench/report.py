@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from torchcaps.bench import networks, routing
+from torchcaps.bench import networks, norm, routing
 from torchcaps.bench.measure import Spread, key, ratio, spread, total
 from torchcaps.bench.plan import CNN, HYBRID, METHODS
 from torchcaps.bench.routing import ALL
@@ -209,12 +209,30 @@ def loop_tables(result: Result) -> list[Table]:
     return [Table(f"The training loop, 32x32 crops, batch {result['batch']}", columns, rows, note)]
 
 
+def norm_tables(result: Result) -> list[Table]:
+    rows = []
+    for model in norm.NETWORKS:
+        row = [model]
+        for mode in networks.MODES:
+            plain, normed = (result["seconds"][key(model, name, mode)] for name in norm.NORMS)
+            row += [time_text(spread(plain)), time_text(spread(normed)), ratio_text(ratio(normed, plain))]
+        rows.append(row)
+    columns = ["network"]
+    for mode in networks.MODES:
+        columns += [f"{mode}, ms", "with batch norm, ms", "relative"]
+    note = (
+        "In evaluation norms of convolutions are folded into them, and those of routed poses are written by the core."
+    )
+    return [Table(f"Batch normalisation, batch {result['batch']}", columns, rows, note)]
+
+
 TABLES: dict[str, Callable[[Result], list[Table]]] = {
     "routing": routing_tables,
     "networks": network_tables,
     "growth": growth_tables,
     "limits": limits_tables,
     "loop": loop_tables,
+    "norm": norm_tables,
 }
 
 

@@ -48,6 +48,7 @@ class NetworkCase:
         torch.manual_seed(SEED)
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
         model = self.network().to(memory_format=layout)  # type: ignore[call-overload]
+        model.train(self.mode == "training")
         if self.plain_convolutions:
             for block in model.modules():
                 if isinstance(block, PoseResidual):  # which calls a convolution that somebody watches

@@ -11,7 +11,8 @@ from torchcaps.reproduce.claims import claims_table
 from torchcaps.reproduce.document import Chapter, Document, Made, Part
 from torchcaps.reproduce.figures import Gallery, LossCurves
 from torchcaps.reproduce.results import Result, read_results, read_values, usable
-from torchcaps.reproduce.tables import error_table, times_table, trials_table
+from torchcaps.reproduce.tables import error_table, times_table
+from torchcaps.reproduce.trial_tables import trial_tables
 
 NOTES = "results-notes.md"
 REHEARSAL = "Rehearsal: these numbers mean nothing"
@@ -55,7 +56,7 @@ def make_document(results: Path, notes: Path, root: Path | None = None) -> Docum
                 title="What was tried",
                 text="Settings were chosen by the error on validation images, which are of objects that are not in "
                 "training where the set knows them. The test split was not evaluated.",
-                made=[Made("torchcaps reproduce trials", [trials_table(trials)])],
+                made=[Made("torchcaps reproduce trials", trial_tables(trials))],
             ),
         ],
     )

@@ -55,6 +55,7 @@ class Result:
     curves: dict[str, list[Point]]  # by epoch
     members: dict[str, Any]  # of an ensemble: the marks of its runs
     trial: dict[str, str] | None
+    held_out: dict[str, float]  # validation errors of a trial by class, or by object
     picture: Path | None = None
 
     @property
@@ -100,6 +101,7 @@ def parse(values: Mapping[str, Any], picture: Path | None = None) -> Result:
         },
         members={**values.get("members", {})},
         trial=None if trial is None else {name: str(trial[name]) for name in ("group", "asks")},
+        held_out={str(name): float(value) for name, value in values.get("held_out", {}).items()},
         picture=picture,
     )
 

@@ -7,12 +7,11 @@ from torchcaps.bench.measure import key, ratio, spread
 from torchcaps.bench.networks import MODES, PAPER, PLAIN
 from torchcaps.bench.plan import CNN, HYBRID
 from torchcaps.bench.report import machine_line, ratio_text, time_text
-from torchcaps.report.numbers import MINUS, NOTHING, duration, percent
+from torchcaps.report.numbers import MINUS, NOTHING, percent
 from torchcaps.report.tables import Table
 from torchcaps.reproduce.cells import LABELS, Cell
 from torchcaps.reproduce.results import Result
-from torchcaps.reproduce.states import differences_of, run_again, settings
-from torchcaps.reproduce.trials import TRIALS
+from torchcaps.reproduce.states import differences_of, run_again
 
 NOT_RUN = "not run"
 Results = Mapping[str, Result]  # by name
@@ -94,53 +93,3 @@ def our_times(times: Mapping[str, Any], method: str, mode: str, backend: str) ->
     cnn = seconds[key("cnn", mode)]
     mine = cnn if method == "cnn" else seconds[key(backend, method, mode)]
     return ("1" if method == "cnn" else ratio_text(ratio(mine, cnn))), time_text(spread(mine))
-
-
-def trials_table(results: Results) -> Table:
-    """What was tried on validation data, in the order of the list; results of trials that left the list come last."""
-    listed = [name for trial in TRIALS for name in (trial.name, f"trial-{trial.name}")]
-    groups = list(dict.fromkeys(trial.group for trial in TRIALS))
-
-    def place(result: Result) -> tuple[int, int, str]:
-        group, name = (result.trial or {})["group"], result.name
-        in_list = listed.index(name) if name in listed else len(listed)
-        return groups.index(group) if group in groups else len(groups), in_list, name
-
-    found = sorted((result for result in results.values() if result.trial is not None), key=place)
-    first = settings(found[0].recipe) if found else {}
-    columns = [
-        "group",
-        "trial",
-        "changed",
-        "asks",
-        "training error",
-        "validation error: best",
-        "last",
-        "epochs",
-        "time",
-    ]
-    note = f"What changed is against {found[0].name}, which has {words(first)}." if found else ""
-    return Table("Trials", columns, [trial_row(result, first) for result in found], note)
-
-
-def trial_row(result: Result, first: Mapping[str, Any]) -> list[str]:
-    """By the recipe that was run: what the list says now may be another. ``first`` has the settings of the first."""
-    trial, training, validation = result.trial or {}, result.training, result.validation
-    values = settings(result.recipe)
-    changed = {name: value for name, value in values.items() if name not in first or value != first[name]}
-    return [
-        trial["group"],
-        result.name,
-        words(changed) or "nothing",
-        trial["asks"],
-        percent(training[-1]) if training else NOTHING,
-        percent(min(validation)) if validation else NOTHING,
-        "failed: not finite" if result.failed else percent(validation[-1]) if validation else NOTHING,
-        result.length if result.failed else str(result.epochs),
-        duration(result.seconds),
-    ]
-
-
-def words(values: Mapping[str, Any]) -> str:
-    """Settings as a list; an empty value, as of routing options, is none."""
-    return ", ".join(f"{name} {value if value or value == 0 else 'none'}" for name, value in values.items())

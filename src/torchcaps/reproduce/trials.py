@@ -28,6 +28,7 @@ class Trial:
 FREM, FRMS, EM, CNN = (f"smallnorb-{method}-quick" for method in ("frem", "frms", "em", "cnn"))
 
 TURNTABLE = "turntable-frem-quick"
+FOLDS = 5  # toys of a class
 DEFORMED: dict[str, Any] = {"stretch": 0.2, "turn": 10.0}  # as other toys of the kind might look
 
 
@@ -39,8 +40,15 @@ def two_epochs(group: str, name: str, base: str, asks: str, **changes: Any) -> T
 def in_five_folds(group: str, name: str, base: str, asks: str, **changes: Any) -> list[Trial]:
     """A trial that asks of each of the 25 training toys once."""
     other = "with other toys held out"
-    others = [two_epochs(group, f"{name}-fold-{k}", base, other, **changes, fold=k) for k in range(1, 5)]
+    others = [two_epochs(group, f"{name}-fold-{k}", base, other, **changes, fold=k) for k in range(1, FOLDS)]
     return [two_epochs(group, name, base, asks, **changes), *others]
+
+
+# Where the second series of trials starts: both cameras, norms after all convolutions and on the poses that routing
+# gives ("full"), cross entropy, no decoder.
+BOTH: dict[str, Any] = {"camera": "both", "resize": 48, "batch_size": 50, "norm": "batch", "reconstruction": 0.0}
+FULL: dict[str, Any] = {**BOTH, "loss": "cross-entropy", "rate": 2e-3, "routing_rate": 1.0, "transform_std": 1.0}
+POOLED: dict[str, Any] = {**FULL, "model": "poolcaps32"}
 
 
 def on_hybrid64(name: str, asks: str, **changes: Any) -> Trial:
