@@ -169,6 +169,9 @@ def test_sets_without_novel_viewpoints_are_refused() -> None:
     low = data.test.take((data.test.factor("elevation") < 2).nonzero().squeeze(1))
     with pytest.raises(DataError, match="no test images of novel elevations"):
         viewpoint_splits(ImageSet("norb", data.classes, data.train, low), factor="elevation")
+    high = data.test.take((data.test.factor("elevation") > 2).nonzero().squeeze(1))
+    with pytest.raises(DataError, match="no test images of familiar elevations"):
+        viewpoint_splits(ImageSet("norb", data.classes, data.train, high), factor="elevation")
 
 
 def test_wrong_arguments() -> None:

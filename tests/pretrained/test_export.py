@@ -62,6 +62,16 @@ def test_the_card_has_what_a_reader_needs(tiny: Path, run: Path) -> None:
     assert described["result"] == result
 
 
+def test_the_card_of_a_run_on_some_viewpoints(tiny: Path, run: Path, tmp_path: Path) -> None:
+    assert "familiar" not in (tiny / "tiny" / "README.md").read_text()
+    folder = shutil.copytree(run, tmp_path / "run")
+    result = json.loads((folder / "result.json").read_text())
+    (folder / "result.json").write_text(json.dumps({**result, "familiar_error": 0.25}))
+    export(folder, "tiny", output=tmp_path / "other")
+    card = (tmp_path / "other/tiny/README.md").read_text()
+    assert "| its error on familiar viewpoints | 25.00\N{NO-BREAK SPACE}% |" in card
+
+
 def test_a_second_one_and_the_first_again(tiny: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = read_manifest(tiny)
     for name in ("another", "tiny"):

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from safetensors.torch import load_file
 
 from torchcaps.cli import main
@@ -61,7 +60,7 @@ def test_two_processes_mix_and_average_as_one(images: Path, tmp_path: Path) -> N
     check_follows(tmp_path / "two", tmp_path / "one")
     found, wanted = (load_file(tmp_path / folder / "model.safetensors") for folder in ("two", "one"))
     for name, value in found.items():
-        torch.testing.assert_close(value, wanted[name], rtol=1e-4, atol=1e-5, msg=name)
+        assert (value - wanted[name]).norm() <= 1e-4 * wanted[name].norm(), name
 
 
 def test_two_processes_stop_together(images: Path, tmp_path: Path) -> None:

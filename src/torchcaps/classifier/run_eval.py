@@ -9,10 +9,10 @@ import torch
 from rich.console import Console
 
 from torchcaps.classifier.classifier import Classifier
-from torchcaps.classifier.evaluation import Evaluation, ensemble, evaluate_each, with_classes
+from torchcaps.classifier.evaluation import Evaluation, ensemble, evaluate, evaluate_each, with_classes
 from torchcaps.classifier.files import load
 from torchcaps.classifier.tables import class_table, confusion_table, run_table
-from torchcaps.data import DataError, ImageSet, Split, Splits, list_sets, load_folder, make_splits
+from torchcaps.data import DataError, ImageSet, Split, Splits, ViewpointSplits, list_sets, load_folder, make_splits
 from torchcaps.data import load as load_set
 from torchcaps.data.folder_layout import scan
 from torchcaps.errors import UserError
@@ -38,6 +38,16 @@ class Data:
     classes: tuple[str, ...]
     split: Split
     note: str = ""
+    familiar: Split | None = None  # of a run on some viewpoints: the test images of those
+
+
+@dataclass(frozen=True)
+class Found:
+    """What came out."""
+
+    each: list[Evaluation]
+    together: Evaluation
+    familiar: Evaluation | None = None  # of all networks together
 
 
 def run_eval(call: EvaluateCall) -> None:
@@ -49,11 +59,14 @@ def run_eval(call: EvaluateCall) -> None:
     data = _data_of_runs(call, classifiers) if call.data is None else _named_data(call, classifiers)
     split = with_classes(data.split, data.classes, classifiers[0].classes)
     each = evaluate_each(classifiers, split, crops=call.crops)
-    together = ensemble(each)
+    found = Found(each, ensemble(each))
+    if data.familiar is not None and call.split == "test":
+        familiar = with_classes(data.familiar, data.classes, classifiers[0].classes)
+        found = replace(found, familiar=evaluate(classifiers, familiar, crops=call.crops))
     if call.json:
-        print(json.dumps(as_json(call, data, each, together), indent=1))
+        print(json.dumps(as_json(call, data, found), indent=1))
     else:
-        show(call, data, each, together)
+        show(call, data, found)
 
 
 def _data_of_runs(call: EvaluateCall, classifiers: list[Classifier]) -> Data:
@@ -67,14 +80,17 @@ def _data_of_runs(call: EvaluateCall, classifiers: list[Classifier]) -> Data:
         for run, found in zip((run.expanduser() for run in call.runs), classifiers, strict=True)
     ]
     # The seed is not here: it makes networks differ, not their data.
-    wanted = ("data", "full", "camera", "images") + (("validation", "fold") if call.split == "validation" else ())
+    wanted = ("data", "full", "camera", "viewpoint", "images") + (
+        ("validation", "fold") if call.split == "validation" else ()
+    )
     for name in wanted:
         _check_same(call.runs, name, [str(getattr(recipe, name)) for recipe in recipes])
     # A folder's images are decoded at the size of the largest network; the others take them smaller.
     recipe = max(recipes, key=lambda recipe: recipe.size)
     recipe = recipe if call.root is None else replace(recipe, root=call.root)
     splits = load_data(recipe)
-    return Data(str(recipe.data), splits.classes, _choose(call, str(recipe.data), splits), splits.note)
+    familiar = splits.familiar if isinstance(splits, ViewpointSplits) else None
+    return Data(str(recipe.data), splits.classes, _choose(call, str(recipe.data), splits), splits.note, familiar)
 
 
 def _named_data(call: EvaluateCall, classifiers: list[Classifier]) -> Data:
@@ -119,16 +135,18 @@ def _check_same(runs: list[Path], what: str, values: list[str]) -> None:
             )
 
 
-def as_json(call: EvaluateCall, data: Data, each: list[Evaluation], together: Evaluation) -> dict[str, Any]:
-    """All numbers; errors are fractions, null for a class without images."""
+def as_json(call: EvaluateCall, data: Data, found: Found) -> dict[str, Any]:
+    """All numbers; errors are fractions, null for a class without images, and without familiar viewpoints."""
+    together = found.together
     return {
         "error": together.error,
+        "familiar_error": None if found.familiar is None else found.familiar.error,
         "wrong": together.wrong,
         "images": len(together.label),
         "data": data.name,
         "split": call.split,
         "crops": call.crops,
-        "runs": [{"run": str(run), "error": found.error} for run, found in zip(call.runs, each, strict=True)],
+        "runs": [{"run": str(run), "error": one.error} for run, one in zip(call.runs, found.each, strict=True)],
         "classes": [
             {"name": name, "images": images, "wrong": wrong, "error": wrong / images if images else None}
             for name, images, wrong in together.by_class()
@@ -137,8 +155,9 @@ def as_json(call: EvaluateCall, data: Data, each: list[Evaluation], together: Ev
     }
 
 
-def show(call: EvaluateCall, data: Data, each: list[Evaluation], together: Evaluation) -> None:
+def show(call: EvaluateCall, data: Data, found: Found) -> None:
     """Tables, and the error as the last line."""
+    each, together = found.each, found.together
     console = Console(highlight=False, markup=False)
     note = f" ({data.note})" if data.note else ""
     console.print(f"{data.name}, {call.split}: {len(together.label):,} images{note}")
@@ -147,4 +166,6 @@ def show(call: EvaluateCall, data: Data, each: list[Evaluation], together: Evalu
     console.print(confusion_table(together))
     if len(each) > 1:
         console.print(run_table(call.runs, each, together))
+    if found.familiar is not None:
+        print(f"error on familiar viewpoints: {100 * found.familiar.error:.2f} %")
     print(f"error: {100 * together.error:.2f} %")

@@ -53,7 +53,8 @@ def viewpoint_splits(
     familiar = _familiar_viewpoints(data.train, factor)  # [K]
     seen = torch.isin(data.train.factor(factor), familiar)  # [N]
     tested = torch.isin(data.test.factor(factor), familiar)  # [M]
-    for what, mask in {"training images of familiar": seen, "test images of novel": ~tested}.items():
+    needed = {"training images of familiar": seen, "test images of familiar": tested, "test images of novel": ~tested}
+    for what, mask in needed.items():
         if not mask.any():
             raise DataError(f"{data.name} has no {what} {factor}s: wanted {familiar.tolist()} as the familiar ones")
     train, held, how = _validation(data.train.take(_where(seen)), None, validation, fraction, seed)

@@ -75,10 +75,12 @@ def facts(export: Export) -> dict[str, str]:
         "set": "standardised by the training set",
         "none": "in [0, 1]",
     }
+    familiar = result.get("familiar_error")
     return {
         "**test error of this file, loaded to float32**": f"**{percent(export.wrong / result['test_images'])}** "
         f"({export.wrong:,} of {result['test_images']:,} images)",
         "test error of the run, in float32": percent(result["test_error"]),
+        **({} if familiar is None else {"its error on familiar viewpoints": percent(familiar)}),
         "trained for": f"{count(result['epochs'], 'epoch')}, {count(result['steps'], 'step')}, "
         f"{duration(result['seconds'])}",
         "trained on": f"{run['data']['train']:,} images; {run['data']['note']}",

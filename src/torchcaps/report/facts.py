@@ -50,8 +50,9 @@ def headline(run: Run, subject: Subject) -> Html:
 def _tiles(run: Run, subject: Subject) -> list[tuple[str, str]]:
     validation, seconds = run.number("validation_error"), run.number("seconds")
     best, epochs = run.number("best_validation_error"), run.number("epochs")
-    speed = run.number("images_per_second")
+    speed, familiar = run.number("images_per_second"), run.number("familiar_error")
     return [
+        ("error on familiar viewpoints", "" if familiar is None else percent(familiar)),
         ("validation error", "" if validation is None else percent(validation)),
         ("best validation error", "" if best is None else percent(best)),
         ("epochs", "" if epochs is None else short(epochs)),

@@ -1,5 +1,6 @@
 """From a recipe to its data and its network."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,14 +8,30 @@ from typing import Any
 from torch import Tensor, arange, cat
 
 from torchcaps.classifier.classifier import Classifier
-from torchcaps.data import ImageSet, Pipeline, Split, Splits, list_sets, load, load_folder, make_splits, preset
+from torchcaps.data import (
+    ImageSet,
+    Pipeline,
+    Split,
+    Splits,
+    ViewpointSplits,
+    list_sets,
+    load,
+    load_folder,
+    make_splits,
+    preset,
+    viewpoint_splits,
+)
 from torchcaps.errors import OptionError
 from torchcaps.train.recipe import WINDOWS, Recipe
 
 
 def load_data(recipe: Recipe) -> Splits:
-    """The recipe's training, validation and test images."""
-    splits = make_splits(load_set(recipe), validation=recipe.validation, seed=recipe.fold)
+    """The recipe's training, validation and test images; with a viewpoint also `ViewpointSplits.familiar` ones."""
+    held: dict[str, Any] = {"validation": recipe.validation, "seed": recipe.fold}
+    if recipe.viewpoint is None:
+        splits = make_splits(load_set(recipe), **held)
+    else:
+        splits = viewpoint_splits(load_set(recipe), factor=recipe.viewpoint, **held)
     if recipe.camera == "each":
         splits = by_each_camera(splits)
     return splits if recipe.images is None else with_fewer(splits, recipe.images)
@@ -32,8 +49,7 @@ def by_each_camera(splits: Splits) -> Splits:
     pairs = splits.train  # images [N, 2, H, W]
     factors = {name: values.repeat(2) for name, values in pairs.factors.items()}
     train = Split(cat([pairs.images[:, :1], pairs.images[:, 1:]]), pairs.labels.repeat(2), factors)
-    held = None if splits.validation is None else left(splits.validation)
-    return replace(splits, train=train, validation=held, test=left(splits.test))
+    return replace(splits, train=train, **not_trained_on(splits, left))
 
 
 def with_fewer(splits: Splits, most: int) -> Splits:
@@ -42,9 +58,16 @@ def with_fewer(splits: Splits, most: int) -> Splits:
     def fewer(split: Split) -> Split:
         return split.take(spread_indices(split.labels, most))
 
-    held = None if splits.validation is None else fewer(splits.validation)
     note = f"{splits.note}; at most {most:,} images of each split"
-    return replace(splits, train=fewer(splits.train), validation=held, test=fewer(splits.test), note=note)
+    return replace(splits, train=fewer(splits.train), note=note, **not_trained_on(splits, fewer))
+
+
+def not_trained_on(splits: Splits, change: Callable[[Split], Split]) -> dict[str, Any]:
+    """All splits but the training one, changed, by their names."""
+    found = {"validation": splits.validation, "test": splits.test}
+    if isinstance(splits, ViewpointSplits):
+        found["familiar"] = splits.familiar
+    return {name: None if split is None else change(split) for name, split in found.items()}
 
 
 def spread_indices(labels: Tensor, most: int) -> Tensor:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from torchcaps.data.pipeline import Standardise
-from torchcaps.data.splits import Validation
+from torchcaps.data.splits import Validation, ViewpointFactor
 from torchcaps.errors import OptionError
 from torchcaps.nn.initial import ConvInit
 from torchcaps.nn.norm import Norm
@@ -16,6 +16,7 @@ Loss = Literal["spread", "margin", "cross-entropy"]
 Schedule = Literal["constant", "one-cycle"]
 Weights = Literal["last", "best"]
 WINDOWS = ("fields", "strides", "paddings")  # one number for each capsule layer but the last
+WITH_VIEWPOINTS = ("smallnorb", "turntable")
 CHOICES = {
     "camera": Camera,
     "validation": Validation,
@@ -41,6 +42,8 @@ class Recipe:
     """All 24,300 + 24,300 stereo pairs of turntable."""
     camera: Camera = "left"
     """Of smallNORB and turntable: one camera, both as two channels, or each in training and the left in the rest."""
+    viewpoint: ViewpointFactor | None = None
+    """Of smallNORB and turntable: train on some azimuths or elevations, and test on the others and on the same ones."""
     skip_bad: bool = False
     """Of a folder of images, go on without the files that cannot be used."""
     validation: Validation = "auto"
@@ -153,6 +156,11 @@ class Recipe:
         for name, choices in CHOICES.items():
             if getattr(self, name) not in get_args(choices):
                 raise OptionError(f"{name} is {getattr(self, name)!r}, wanted one of {', '.join(get_args(choices))}")
+        if self.viewpoint is not None:
+            if self.viewpoint not in get_args(ViewpointFactor):
+                raise OptionError(f"viewpoint is {self.viewpoint!r}, expected {' or '.join(get_args(ViewpointFactor))}")
+            if self.data not in WITH_VIEWPOINTS:
+                raise OptionError(f"viewpoint is for {' and '.join(WITH_VIEWPOINTS)}, not for {self.data}")
         if not 0 <= self.average_epochs <= self.epochs:
             raise OptionError(f"average_epochs is {self.average_epochs}, expected 0 to {self.epochs}, the run's epochs")
         if self.average_epochs and self.weights == "best":

@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from torchcaps.classifier import Classifier, Evaluation, evaluate, save
-from torchcaps.data import Splits, list_sets
+from torchcaps.data import Splits, ViewpointSplits, list_sets
 from torchcaps.errors import UserError
 from torchcaps.train import run_folder
 from torchcaps.train.assemble import load_data, make_classifier, make_pipeline
@@ -31,6 +31,7 @@ class Finished:
     folder: Path
     classifier: Classifier
     evaluation: Evaluation | None  # on the test split; None where that was left alone
+    familiar: Evaluation | None = None  # on the test images of familiar viewpoints, where the recipe has them apart
 
 
 def train(
@@ -99,7 +100,8 @@ def _train_in(
     if not first:
         return None
     evaluation = evaluate([classifier], splits.test) if test else None
-    result = summary(recipe, metrics, evaluation)
+    familiar = evaluate([classifier], splits.familiar) if test and isinstance(splits, ViewpointSplits) else None
+    result = summary(recipe, metrics, evaluation, familiar)
     classifier.card["result"] = result
     save(classifier, folder)
     run_folder.write_json(folder / run_folder.RESULT, result)
@@ -109,8 +111,10 @@ def _train_in(
 
         report = write_report(folder, classifier, splits.test, evaluation)
         say(f"report: {report} ({time.perf_counter() - start:.0f} s)")
+        if familiar is not None:
+            say(f"error on familiar {recipe.viewpoint}s: {100 * familiar.error:.2f} %")
         say(f"test error: {100 * evaluation.error:.2f} %")
-    return Finished(folder=folder, classifier=classifier, evaluation=evaluation)
+    return Finished(folder=folder, classifier=classifier, evaluation=evaluation, familiar=familiar)
 
 
 def with_absolute_paths(recipe: Recipe) -> Recipe:
@@ -121,7 +125,9 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
     return replace(recipe, data=str(folder.resolve()) if is_folder else recipe.data, root=root)
 
 
-def summary(recipe: Recipe, metrics: "Metrics", evaluation: Evaluation | None) -> dict[str, Any]:
+def summary(
+    recipe: Recipe, metrics: "Metrics", evaluation: Evaluation | None, familiar: Evaluation | None
+) -> dict[str, Any]:
     """The run in numbers."""
     rows = read_rows(metrics.path)
     steps = int(rows[-1]["step"] or 0) if rows else 0
@@ -130,6 +136,7 @@ def summary(recipe: Recipe, metrics: "Metrics", evaluation: Evaluation | None) -
     return {
         "test_error": None if evaluation is None else evaluation.error,
         "test_images": 0 if evaluation is None else len(evaluation.label),
+        "familiar_error": None if familiar is None else familiar.error,
         "validation_error": validation[-1] if validation else None,
         "best_validation_error": min(validation) if validation else None,
         "weights": "mean" if recipe.average_epochs else recipe.weights if has_best else "last",

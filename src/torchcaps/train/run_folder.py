@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from torchcaps.data.splits import ViewpointSplits
 from torchcaps.data.types import Splits
 from torchcaps.data.writing import disk_errors, whole_file
 from torchcaps.errors import UserError
@@ -99,7 +100,8 @@ def describe(folder: Path, recipe: Recipe, splits: Splits, processes: int) -> No
             "train": len(splits.train),
             "validation": 0 if splits.validation is None else len(splits.validation),
             "test": len(splits.test),
-        },
+        }
+        | ({"familiar": len(splits.familiar)} if isinstance(splits, ViewpointSplits) else {}),
     }
     write_json(folder / RUN, about)
 
