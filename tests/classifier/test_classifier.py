@@ -89,11 +89,13 @@ def test_images_below_the_crop(tiny: Tiny) -> None:
         tiny(resize=None).predict(small)
 
 
-@pytest.mark.parametrize("crops", [1, 5, 9])
+@pytest.mark.parametrize("crops", [1, 5, 9, 13])
 def test_crops_are_averaged(tiny: Tiny, split: Split, crops: int) -> None:
     classifier = tiny()
     places = {1: [(0.5, 0.5)], 5: [(0.5, 0.5), (0, 0), (0, 1), (1, 0), (1, 1)]}
     places[9] = [(down, right) for down in (0, 0.5, 1) for right in (0, 0.5, 1)]
+    either = [(1 + sign * step / 8) / 2 for step in (1, 2, 3) for sign in (-1, 1)]
+    places[13] = [(0.5, 0.5), *((down, right) for down in either for right in (down, 1 - down))]
     each = [
         classifier.network(standardise(to_unit(crop_at(split.images, 16, *place)))).activation
         for place in places[crops]

@@ -114,6 +114,15 @@ def test_evaluation_takes_the_centre() -> None:
     torch.testing.assert_close(batch.target, clean.view(3, 1, 32, 2, 32, 2).mean((3, 5)))
 
 
+def test_thirteen_crops() -> None:
+    images = random_images(2, 1, 48)
+    batch = Pipeline(crop=32, standardise="none").evaluate(images, torch.arange(2), crops=13)
+    shown = (batch.image.view(2, 13, 1, 32, 32) * 255).round().to(torch.uint8)
+    offsets = [(0, 0), *((down * step, right * step) for step in (1, 2, 3) for down in (-1, 1) for right in (-1, 1))]
+    for place, (down, right) in enumerate(offsets):
+        assert torch.equal(shown[:, place], images[:, :, 8 + down : 40 + down, 8 + right : 40 + right])
+
+
 def test_standardised_by_channel() -> None:
     images = random_images(3, 2, 12)
     batch = Pipeline(crop=8, standardise="channel").evaluate(images, torch.zeros(3))
@@ -205,7 +214,7 @@ def test_wrong_images() -> None:
         Pipeline(crop=8).evaluate(torch.zeros(2, 1, 8, 8), torch.zeros(2))
     with pytest.raises(ValueError, match="prepare the split first"):
         preset("mnist").evaluate(random_images(1, 1, 28), torch.zeros(1))
-    with pytest.raises(ValueError, match="crops is 3, wanted one of 1, 5, 9"):
+    with pytest.raises(ValueError, match="crops is 3, wanted one of 1, 5, 9, 13"):
         Pipeline(crop=4).evaluate(random_images(1, 1, 8), torch.zeros(1), crops=3)
     with pytest.raises(ValueError, match="5 crops would all be the same"):
         Pipeline(crop=8).evaluate(random_images(1, 1, 8), torch.zeros(1), crops=5)

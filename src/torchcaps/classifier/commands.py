@@ -8,7 +8,7 @@ from tyro.conf import Positional
 
 def evaluate_command(
     runs: Positional[list[Path]],
-    crops: Literal[1, 5, 9] = 1,
+    crops: Literal[1, 5, 9, 13] = 1,
     data: str | None = None,
     root: Path | None = None,
     split: Literal["test", "validation"] = "test",
@@ -37,7 +37,7 @@ def predict_command(
     explain: bool = False,
     output: Path | None = None,
     json: bool = False,
-    crops: Literal[1, 5, 9] = 1,
+    crops: Literal[1, 5, 9, 13] = 1,
 ) -> None:
     """What a trained network says of image files.
 

@@ -15,11 +15,14 @@ Standardise = Literal["image", "channel", "set", "none"]
 
 TARGET_SIZE = 32  # the decoder's images
 
-# Where the crops of an evaluation lie, as (down, right) from 0 to 1. The centre comes first.
+DIAGONALS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
+# Where the crops of an evaluation lie, as (down, right) from 0 to 1. The centre comes first. The 13 are those of Hinton
+# et al.'s code: the centre moved by 1, 2 and 3 pixels along both diagonals, of the 16 that 32x32 crops have in 48x48.
 CROPS = {
     1: ((0.5, 0.5),),
     5: ((0.5, 0.5), (0.0, 0.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0)),
     9: ((0.5, 0.5), *((d, r) for d in (0.0, 0.5, 1.0) for r in (0.0, 0.5, 1.0) if (d, r) != (0.5, 0.5))),
+    13: ((0.5, 0.5), *((0.5 + d * step / 16, 0.5 + r * step / 16) for step in (1, 2, 3) for d, r in DIAGONALS)),
 }
 
 
