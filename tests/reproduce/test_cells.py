@@ -88,6 +88,8 @@ def test_tables_have_all_cells(budget: str) -> None:
         "losses": 6,
         "reconstructions": 12,
         "claims": 15 + 6 + 2,
+        "objects": 4,
+        "viewpoints": 4,
         "trials": 0,
         "all": 0,
     }
@@ -103,7 +105,9 @@ def test_no_run_is_done_twice(budget: str) -> None:
     assert all(recipes.count(recipe) == 1 for recipe in recipes) or budget == "quick"  # stand-ins are alike
 
 
-@pytest.mark.parametrize(("budget", "runs"), [("short", 6 + 15 + 12 + 3 + 2), ("full", 6 + 12 + 8 + 20 + 3 + 2)])
+@pytest.mark.parametrize(
+    ("budget", "runs"), [("short", 6 + 15 + 12 + 3 + 2 + 8), ("full", 6 + 12 + 8 + 20 + 3 + 2 + 8)]
+)
 def test_number_of_runs(budget: str, runs: int) -> None:
     jobs = Experiments(BUDGETS[budget]).jobs("all")
     assert sum(isinstance(job, Run) and job.trial is None for job in jobs) == runs
@@ -183,6 +187,20 @@ def test_rehearsal_takes_a_set_that_is_at_hand(tmp_path: Path) -> None:
     for name in ("smallnorb-frem", "fashion-mnist-em", "cifar10-cnn"):
         assert (recipes[name].data, recipes[name].root) == ("turntable", None)
     assert all(recipe.images == 16 and recipe.epochs == 1 for recipe in recipes.values())
+
+
+def test_beyond_the_paper_capsules_and_cnn_differ_in_nothing_else() -> None:
+    found = Experiments(BUDGETS["short"])
+    runs = {cell.job.name: cell.job for target in ("objects", "viewpoints") for cell in found.cells(target)}
+    assert runs["objects-cnn-seed1"].recipe.seed == 1
+    assert all((run.crops > 1) == name.startswith("objects") for name, run in runs.items())
+    for name, run in runs.items():
+        twin = runs[name.replace("frem", "cnn")].recipe
+        assert replace(run.recipe, name="", model="", transform_std=0) == replace(
+            twin, name="", model="", transform_std=0
+        )
+    azimuth = runs["viewpoints-azimuth-frem"].recipe
+    assert (azimuth.data, azimuth.full, azimuth.viewpoint, azimuth.epochs) == ("turntable", True, "azimuth", 12)
 
 
 def test_rehearsed_trials_stay_apart() -> None:

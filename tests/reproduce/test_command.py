@@ -24,7 +24,8 @@ def complaint(capsys: Capture, *arguments: str) -> str:
 
 def test_neither_target_nor_report(capsys: Capture) -> None:
     err = complaint(capsys)
-    assert "wants one of table1, table2, table3, losses, reconstructions, claims, trials, all, or --report" in err
+    targets = "table1, table2, table3, losses, reconstructions, claims, objects, viewpoints, trials, all"
+    assert f"wants one of {targets}, or --report" in err
 
 
 def test_unknown_target(capsys: Capture) -> None:

@@ -256,6 +256,8 @@ def test_page_is_well_formed_and_needs_nothing_else() -> None:
         "losses",
         "reconstructions",
         "side-claims",
+        "new-objects",
+        "new-viewpoints",
         "what-was-tried",
     ]
     assert all(image["src"].startswith("data:image/png") for image in page.all("img"))
@@ -273,6 +275,18 @@ def test_page_is_well_formed_and_needs_nothing_else() -> None:
     for part in text.split("\n\n"):
         if part.startswith("| "):
             assert len({line.count("|") for line in part.splitlines()}) == 1, part
+
+
+def test_new_objects_and_viewpoints() -> None:
+    put_result(SHORT, "objects-frem-seed1", 0.03, crops_error=0.021)
+    put_result(SHORT, "viewpoints-azimuth-cnn", 0.25, familiar_error=0.125)
+    text = report()
+    objects = {tuple(row[:2]): row[2:] for row in rows(chapter(text, "New objects"))}
+    assert objects["FREM", "1"][:3] == ["3.00 %", "2.10 %", "12.50 %"]
+    assert objects["CNN", "0"] == ["not run", *["\N{EN DASH}"] * 3]
+    viewpoints = {tuple(row[:2]): row[2:] for row in rows(chapter(text, "New viewpoints"))}
+    assert viewpoints["azimuth", "CNN"][:2] == ["12.50 %", "25.00 %"]
+    assert viewpoints["elevation", "FREM"][:2] == ["\N{EN DASH}", "not run"]
 
 
 def trial(**changes: Any) -> dict[str, Any]:

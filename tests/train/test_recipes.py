@@ -1,6 +1,7 @@
 """Recipes by name, as JSON, for a folder, and on the command line."""
 
 import json
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -25,19 +26,19 @@ CHANNELS, CLASSES = {"cifar10": 3}, {"smallnorb": 5, "turntable": 5}
 
 def test_every_cell_of_the_tables_has_a_recipe() -> None:
     names = list_recipes()
-    assert len(names) == len(set(names)) == 5 * 4 * 3
+    assert len(names) == len(set(names)) == 5 * 4 * 4
     for data in ("smallnorb", "mnist", "fashion-mnist", "cifar10", "turntable"):
         for method in ("frem", "frms", "em", "cnn"):
-            assert {f"{data}-{method}{variant}" for variant in ("", "-paper", "-quick")} <= set(names)
+            assert {f"{data}-{method}{variant}" for variant in ("", "-paper", "-short", "-quick")} <= set(names)
 
 
 @pytest.mark.parametrize("name", list_recipes())
 def test_recipe_builds_its_network(name: str) -> None:
     found = recipe(name)
-    data, _, method = name.removesuffix("-quick").removesuffix("-paper").rpartition("-")
+    data, _, method = re.sub("-(quick|paper|short)$", "", name).rpartition("-")
     assert (found.name, found.data) == (name, data)
     assert found.has_capsules == (method != "cnn")
-    channels, classes = CHANNELS.get(data, 1), CLASSES.get(data, 10)
+    channels, classes = 2 if found.camera == "both" else CHANNELS.get(data, 1), CLASSES.get(data, 10)
     split = Split(torch.zeros(classes, channels, 96, 96, dtype=torch.uint8), torch.arange(classes, dtype=torch.int64))
     splits = Splits(tuple(map(str, range(classes))), split, None, split, note="")
     pipeline = make_pipeline(found, splits)
@@ -45,6 +46,7 @@ def test_recipe_builds_its_network(name: str) -> None:
         network = make_classifier(found, splits, pipeline).network
         options: dict[str, Any] = {"routing": method} if found.has_capsules else {}
         options |= {"in_channels": channels, "classes": classes, "first_channels": found.first_channels}
+        options |= {"norm": found.norm}
         wanted = create_model(found.model, **options)
     assert (network.in_channels, network.classes, network.image_size) == (channels, classes, found.size)
     assert network.parameter_count() == wanted.parameter_count()
@@ -62,6 +64,17 @@ def test_papers_settings(name: str) -> None:
         assert found.conv_init == "paper"
     else:
         assert (found.loss, found.reconstruction) == ("cross-entropy", 0.0)
+
+
+@pytest.mark.parametrize("data", ["smallnorb", "turntable"])
+def test_toys_are_compared_with_all_else_equal(data: str) -> None:
+    capsules, cnn = recipe(f"{data}-frem"), recipe(f"{data}-cnn")
+    same = ("camera", "size", "resize", "norm", "loss", "rate", "schedule", "epochs", "batch_size", "standardise")
+    assert all(getattr(capsules, name) == getattr(cnn, name) for name in same)
+    assert (capsules.model, cnn.model, capsules.camera, capsules.norm) == ("poolcaps32", "cnn32", "both", "batch")
+    assert recipe(f"{data}-frem-short").model == recipe(f"{data}-frem-paper").model == "hybrid64"
+    for other in ("mnist", "fashion-mnist", "cifar10"):
+        assert replace(recipe(f"{other}-frem-short"), name="") == replace(recipe(f"{other}-frem"), name="")
 
 
 @pytest.mark.parametrize("name", [name for name in list_recipes() if name.endswith("-quick")])

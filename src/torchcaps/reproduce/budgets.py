@@ -33,6 +33,10 @@ class Budget:
     """The run of a set and a method in tables 1 and 3."""
     ablation: Callable[[str], Recipe]
     """The run of a method on smallNORB that table 2, the losses and the claims vary."""
+    objects: Callable[[str], Recipe]
+    """The run of a method with both cameras of smallNORB, to be tested on new objects."""
+    viewpoints: Callable[[str], Recipe]
+    """The run of a method on turntable, to be tested from new viewpoints."""
     cifar10_seeds: tuple[int, ...]
     """More than one make an ensemble."""
     times: Plan
@@ -42,11 +46,19 @@ class Budget:
 
 
 def short_main(data: str, method: str) -> Recipe:
-    return recipe(f"{data}-{method}")
+    return recipe(f"{data}-{method}-short")
 
 
 def short_ablation(method: str) -> Recipe:
     return recipe(f"smallnorb-{method}-quick", resize=48, epochs=2)
+
+
+def objects(method: str) -> Recipe:
+    return recipe(f"smallnorb-{method}")
+
+
+def viewpoints(method: str) -> Recipe:
+    return recipe(f"turntable-{method}", full=True, epochs=12)
 
 
 def full_main(data: str, method: str) -> Recipe:
@@ -72,6 +84,7 @@ def rehearsed(found: Recipe, root: Path | None) -> Recipe:
         found,
         data=found.data if at_hand else BUILT_IN,
         root=root if at_hand else None,
+        full=False,
         model=found.model.replace("64", "32"),
         size=32,
         first_channels=16,
@@ -96,6 +109,8 @@ BUDGETS: dict[str, Budget] = {
         name="quick",
         main=quick_main,
         ablation=quick_ablation,
+        objects=objects,
+        viewpoints=viewpoints,
         cifar10_seeds=(0, 1),
         times=replace(quick_plan(), batch=2, rounds=2, every=NATIVE),
         adapt=rehearsed,
@@ -104,6 +119,8 @@ BUDGETS: dict[str, Budget] = {
         name="short",
         main=short_main,
         ablation=short_ablation,
+        objects=objects,
+        viewpoints=viewpoints,
         cifar10_seeds=(0,),
         times=replace(full_plan(), every=NATIVE),
     ),
@@ -111,6 +128,8 @@ BUDGETS: dict[str, Budget] = {
         name="full",
         main=full_main,
         ablation=full_ablation,
+        objects=objects,
+        viewpoints=viewpoints,
         cifar10_seeds=(0, 1, 2, 3, 4),
         times=replace(full_plan(), every=NATIVE),
     ),

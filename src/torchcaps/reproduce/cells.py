@@ -7,15 +7,21 @@ from typing import Any, Literal, get_args
 
 from torchcaps.bench.plan import Plan
 from torchcaps.data.sources import SOURCES
+from torchcaps.data.splits import ViewpointFactor
 from torchcaps.functional.registry import routing_method
 from torchcaps.reproduce import paper
 from torchcaps.reproduce.budgets import Budget
 from torchcaps.reproduce.trials import DEFORMED, TRIALS, Trial
 from torchcaps.train.recipe import Recipe
 
-Target = Literal["table1", "table2", "table3", "losses", "reconstructions", "claims", "trials", "all"]
+Target = Literal[
+    "table1", "table2", "table3", "losses", "reconstructions", "claims", "objects", "viewpoints", "trials", "all"
+]
 TARGETS: tuple[Target, ...] = get_args(Target)
 TRIALS_PLACE, TIMES = "trials", "times"
+CROPS = 13  # of test images, besides the one
+COMPARED, SEEDS = ("frem", "cnn"), (0, 1)  # beyond the paper
+VIEWPOINTS: tuple[ViewpointFactor, ...] = ("azimuth", "elevation")
 LABELS = {method: routing_method(method).label for method in paper.TABLE2} | {"cnn": "CNN"}
 TITLES = {name: source.title for name, source in SOURCES.items()}
 
@@ -28,6 +34,7 @@ class Run:
     name: str
     recipe: Recipe
     trial: Trial | None = None  # of which it is the run; then the test split is left alone
+    crops: int = 1  # with so many, test images are evaluated once more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +83,7 @@ class Experiments:
         """The cells of a target; trials have none."""
         makers = {"table1": self._table1, "table2": self._table2, "table3": self._table3, "losses": self._losses}
         makers |= {"claims": self._claims, "reconstructions": self._reconstructions}
+        makers |= {"objects": self._objects, "viewpoints": self._viewpoints}
         return list(makers[target]()) if target in makers else []
 
     def jobs(self, target: Target) -> list[Job]:
@@ -173,6 +181,19 @@ class Experiments:
                 run = job.members[0] if isinstance(job, Ensemble) else job
                 if run.recipe.has_decoder:
                     yield Cell(labels=(TITLES[data], LABELS[method]), job=run)
+
+    def _objects(self) -> Iterator[Cell]:
+        for method in COMPARED:
+            for seed in SEEDS:
+                recipe = replace(self.budget.objects(method), seed=seed)
+                run = replace(self._run(f"objects-{method}-seed{seed}", recipe), crops=CROPS)
+                yield Cell(labels=(LABELS[method], str(seed)), job=run)
+
+    def _viewpoints(self) -> Iterator[Cell]:
+        for factor in VIEWPOINTS:
+            for method in COMPARED:
+                recipe = replace(self.budget.viewpoints(method), viewpoint=factor)
+                yield Cell(labels=(factor, LABELS[method]), job=self._run(f"viewpoints-{factor}-{method}", recipe))
 
 
 def unique(jobs: Iterable[Job]) -> list[Job]:

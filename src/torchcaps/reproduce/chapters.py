@@ -6,6 +6,7 @@ from pathlib import Path
 
 from torchcaps.report.numbers import count
 from torchcaps.reproduce.budgets import BUDGETS
+from torchcaps.reproduce.carry_over import objects_table, viewpoints_table
 from torchcaps.reproduce.cells import TIMES, TRIALS_PLACE, Experiments, Target
 from torchcaps.reproduce.claims import claims_table
 from torchcaps.reproduce.document import Chapter, Document, Made, Part
@@ -52,6 +53,8 @@ def make_document(results: Path, notes: Path, root: Path | None = None) -> Docum
             chapters.losses(),
             chapters.reconstructions(),
             chapters.claims(),
+            chapters.objects(),
+            chapters.viewpoints(),
             Chapter(
                 title="What was tried",
                 text="Settings were chosen by the error on validation images, which are of objects that are not in "
@@ -153,3 +156,19 @@ class Chapters:
             return [claims_table(runs, self.chosen[budget], BUDGET_TITLES[budget])]
 
         return Chapter(title="Side claims", made=self.made("claims", parts))
+
+    def objects(self) -> Chapter:
+        def parts(budget: str, runs: Experiments) -> list[Part]:
+            return [objects_table(BUDGET_TITLES[budget], runs.cells("objects"), self.chosen[budget])]
+
+        text = (
+            "Beyond the paper: both cameras of smallNORB, and the network that did best on toys held out of training."
+        )
+        return Chapter(title="New objects", text=text, made=self.made("objects", parts))
+
+    def viewpoints(self) -> Chapter:
+        def parts(budget: str, runs: Experiments) -> list[Part]:
+            return [viewpoints_table(BUDGET_TITLES[budget], runs.cells("viewpoints"), self.chosen[budget])]
+
+        text = "Beyond the paper: toys of the built-in set, seen from where the network has seen no toy before."
+        return Chapter(title="New viewpoints", text=text, made=self.made("viewpoints", parts))

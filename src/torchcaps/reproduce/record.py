@@ -33,6 +33,9 @@ def record(run: Run, places: Places, failed: str | None = None) -> None:
         with whole_file(places.picture(run)) as file:
             file.write(png(reconstructions(classifier, test)))
     values = run_values(run, places, failed)
+    if failed is None and run.crops > 1:
+        test = load_data(run.recipe).test
+        values["crops_error"] = evaluate([load(places.folder(run))], test, crops=run.crops).error
     if failed is None and run.trial is not None:
         values["held_out"] = held_out_errors(places.folder(run), run.recipe)
     write_result(places.result(run), values)
@@ -53,6 +56,7 @@ def run_values(run: Run, places: Places, failed: str | None) -> dict[str, Any]:
         "steps": result.get("steps", found.rows[-1]["step"] if found.rows else 0),
         "test_error": result.get("test_error"),
         "test_images": result.get("test_images", 0),
+        "familiar_error": result.get("familiar_error"),
         "failed": failed,
         "validation_error": [[rounded(x), rounded(y)] for x, y in found.course("validation_error")],
         "training_error": [[rounded(x), rounded(y)] for x, y in found.by_epoch("training_error")],

@@ -55,6 +55,8 @@ class Result:
     curves: dict[str, list[Point]]  # by epoch
     members: dict[str, Any]  # of an ensemble: the marks of its runs
     trial: dict[str, str] | None
+    familiar_error: float | None  # on test images of viewpoints that were in training
+    crops_error: float | None  # on the test split, with the mean over several crops
     held_out: dict[str, float]  # validation errors of a trial by class, or by object
     picture: Path | None = None
 
@@ -85,7 +87,7 @@ def parse(values: Mapping[str, Any], picture: Path | None = None) -> Result:
         name=str(values["name"]),
         recipe={**values["recipe"]},
         seeds=[int(seed) for seed in values.get("seeds") or [values["seed"]]],
-        error=None if error is None else float(error),
+        error=as_error(error),
         images=int(values["test_images"]),
         failed=None if failed is None else str(failed),
         machine=str(values["machine"]),
@@ -101,9 +103,15 @@ def parse(values: Mapping[str, Any], picture: Path | None = None) -> Result:
         },
         members={**values.get("members", {})},
         trial=None if trial is None else {name: str(trial[name]) for name in ("group", "asks")},
+        familiar_error=as_error(values.get("familiar_error")),
+        crops_error=as_error(values.get("crops_error")),
         held_out={str(name): float(value) for name, value in values.get("held_out", {}).items()},
         picture=picture,
     )
+
+
+def as_error(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def write_result(path: Path, values: dict[str, Any]) -> None:

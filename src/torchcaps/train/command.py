@@ -38,10 +38,11 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
     ) -> None:
         """Train a network: torchcaps train [RECIPE] [--field value ...].
 
-        A recipe is SET-METHOD, SET-METHOD-paper or SET-METHOD-quick, with a set of smallnorb, mnist, fashion-mnist,
-        cifar10 and turntable and a method of frem, frms, em and cnn: our settings, the paper's, or some minutes of
-        small images. Without a name: turntable-frem-quick, some minutes on two cores without any download. With --data
-        FOLDER and no name: a recipe that fits the images in the folder.
+        A recipe is SET-METHOD, SET-METHOD-paper, SET-METHOD-short or SET-METHOD-quick, with a set of smallnorb, mnist,
+        fashion-mnist, cifar10 and turntable and a method of frem, frms, em and cnn: our settings, the paper's, the
+        paper's network in a few epochs, or some minutes of small images. Without a name: turntable-frem-quick, some
+        minutes on two cores without any download. With --data FOLDER and no name: a recipe that fits the images in
+        the folder.
 
         Args:
             recipe: The recipe's fields.

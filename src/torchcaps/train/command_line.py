@@ -5,7 +5,7 @@ from dataclasses import fields
 from typing import Any
 
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.recipes import list_recipes
+from torchcaps.train.recipes import VARIANTS, list_recipes
 from torchcaps.train.recipes import recipe as named_recipe
 
 NOT_TYPED = ("name", "root", "checkpoint_every")  # they change nothing of what comes out
@@ -17,14 +17,19 @@ def command_line(recipe: Recipe) -> str:
     >>> command_line(named_recipe("mnist-frem", epochs=5, residual=False))
     'torchcaps train mnist-frem --no-residual --epochs 5'
     """
-    nearest = f"{recipe.data}-{recipe.routing if recipe.has_capsules else 'cnn'}"
-    name = recipe.name if recipe.name in list_recipes() else nearest
+    plain = f"{recipe.data}-{recipe.routing if recipe.has_capsules else 'cnn'}"
+    names = [recipe.name] if recipe.name in list_recipes() else []
+    changes = {name: _changes(recipe, name) for name in (*names, *(f"{plain}{variant}" for variant in VARIANTS))}
+    name = min(changes, key=lambda name: len(changes[name]))
+    words = [word for field, value in changes[name].items() for word in _words(field.replace("_", "-"), value)]
+    return shlex.join(["torchcaps", "train", name, *words])
+
+
+def _changes(recipe: Recipe, name: str) -> dict[str, Any]:
+    """The fields in which a recipe differs from that of a name."""
     start = named_recipe(name)
-    words = ["torchcaps", "train", name]
-    for field in (item.name for item in fields(Recipe) if item.name not in NOT_TYPED):
-        if (value := getattr(recipe, field)) != getattr(start, field):
-            words += _words(field.replace("_", "-"), value)
-    return shlex.join(words)
+    known = [item.name for item in fields(Recipe) if item.name not in NOT_TYPED]
+    return {field: value for field in known if (value := getattr(recipe, field)) != getattr(start, field)}
 
 
 def _words(field: str, value: Any) -> list[str]:

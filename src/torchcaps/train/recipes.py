@@ -1,4 +1,4 @@
-"""Runs by name: each data set with each method, as we found it to work, as the paper has it, and as a quick one."""
+"""Runs by name: each data set with each method, as we found it to work, as the paper has it, shorter, and quick."""
 
 import math
 import warnings
@@ -84,14 +84,47 @@ def learned(paper: Recipe) -> Recipe:
     )
 
 
+TOYS = ("smallnorb", "turntable")
+NORMED_MODELS = {"hybrid64": "poolcaps32", "cnn64": "cnn32"}
+NORMED_STD = 0.3  # at 1 the first votes are so far apart that the network learns late
+
+
+def normed(paper: Recipe) -> Recipe:
+    """smallNORB and turntable with both cameras, 32x32 crops of 48x48, and batch normalisation.
+
+    Chosen on toys that were held out of training: docs/results.md has what was tried.
+    """
+    return replace(
+        paper,
+        camera="both",
+        size=32,
+        resize=48,
+        model=NORMED_MODELS[paper.model],
+        norm="batch",
+        conv_init="torch",
+        transform_std=NORMED_STD,
+        loss="cross-entropy",
+        reconstruction=0.0,
+        rate=2e-3,
+        schedule="one-cycle",
+        epochs=20,
+    )
+
+
+def recommended(paper: Recipe) -> Recipe:
+    """What we found to work best."""
+    return normed(paper) if paper.data in TOYS else learned(paper)
+
+
 def quick(paper: Recipe) -> Recipe:
     """Minutes: small images, small batches. smallNORB and turntable are cropped less, so that objects are whole."""
-    toys = paper.data in ("smallnorb", "turntable")
-    small = replace(paper, size=32, resize=36 if toys else None, model=paper.model.replace("64", "32"), batch_size=25)
+    small = replace(
+        paper, size=32, resize=36 if paper.data in TOYS else None, model=paper.model.replace("64", "32"), batch_size=25
+    )
     return replace(learned(small), epochs=12 if paper.data == "turntable" else 3)
 
 
-VARIANTS = {"": learned, "-paper": as_it_is, "-quick": quick}
+VARIANTS = {"": recommended, "-paper": as_it_is, "-short": learned, "-quick": quick}
 
 
 def with_method(recipe: Recipe, method: str) -> Recipe:
@@ -114,10 +147,12 @@ def recipe(name: str = DEFAULT, **changes: Any) -> Recipe:
     """
     if name not in list_recipes():
         raise OptionError(
-            f"there is no recipe {name!r}: wanted SET-METHOD, SET-METHOD-paper or SET-METHOD-quick with a set of "
+            f"there is no recipe {name!r}: wanted SET-METHOD, SET-METHOD-paper, -short or -quick with a set of "
             f"{', '.join(SETS)} and a method of {', '.join(METHODS)}; a folder of images is --data FOLDER"
         )
-    plain = name.removesuffix("-quick").removesuffix("-paper")
+    plain = name
+    for suffix in filter(None, VARIANTS):
+        plain = plain.removesuffix(suffix)
     data, _, method = plain.rpartition("-")
     vary = VARIANTS[name.removeprefix(plain)]
     return replace(vary(with_method(SETS[data](), method)), **{"name": name, **changes})
