@@ -1,6 +1,7 @@
 // The Python module torchcaps._native.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -37,13 +38,17 @@ Array array_of(const T& t, const char* name) {
     return a;
 }
 
+// scale and shift: both or neither.
 void forward(const Constant& pose, const Constant& activation, const Constant& weight, const Constant& first,
-             const Constant& second, const Tensor& out_pose, const Tensor& out_activation, const Spec& spec, int64_t threads) {
+             const Constant& second, const Tensor& out_pose, const Tensor& out_activation, const Spec& spec, int64_t threads,
+             const std::optional<Constant>& scale, const std::optional<Constant>& shift) {
     check_threads(threads);
-    const Problem problem = check_forward(
+    Problem problem = check_forward(
         spec.options, {array_of(pose, "pose"), array_of(activation, "activation"), array_of(weight, "weight"),
                        array_of(first, "first"), array_of(second, "second"), array_of(out_pose, "out_pose"),
                        array_of(out_activation, "out_activation")});
+    if (scale.has_value() != shift.has_value()) throw std::invalid_argument("scale and shift: got one, expected both or neither");
+    if (scale) check_affine(problem, array_of(*scale, "scale"), array_of(*shift, "shift"));
     nb::gil_scoped_release release;
     run_forward(problem, int(threads));
 }
@@ -139,7 +144,8 @@ NB_MODULE(_native, m) {
     // A conversion would copy, and an output written into a copy is lost.
     const auto array = [](const char* name) { return nb::arg(name).noconvert(); };
     m.def("forward", &forward, array("pose"), array("activation"), array("weight"), array("first"), array("second"), array("out_pose"), array("out_activation"),
-          "spec"_a, "threads"_a, "Routes every field of a map; writes out_pose and out_activation.");
+          "spec"_a, "threads"_a, array("scale") = nb::none(), array("shift") = nb::none(),
+          "Routes every field of a map; writes out_activation, and to out_pose the poses, or scale pose + shift.");
     m.def("backward", &backward, array("pose"), array("activation"), array("weight"), array("first"), array("second"), array("out_pose"), array("out_activation"),
           array("grad_out_pose"), array("grad_out_activation"), array("grad_pose"), array("grad_activation"), array("grad_weight"), array("grad_first"),
           array("grad_second"), "spec"_a, "threads"_a, "Gradients of forward; recomputes the votes, overwrites the grad_ arrays.");

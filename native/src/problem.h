@@ -40,6 +40,7 @@ struct Problem {
 
     Map pose, activation;                               // 16 * capsules and capsules channels
     const float *weight, *first, *second;               // as the caller holds them
+    const float *scale, *shift;                         // [16 outputs]: out_pose = scale pose + shift; or null
     Map out_pose, out_activation;                       // contiguous; read by the backward pass
     Map grad_out_pose, grad_out_activation;
     Map grad_pose, grad_activation;                     // contiguous

@@ -36,6 +36,8 @@ void Case::prepare() {
     fill(second, outputs, 0.0f, 0.3f);
     fill(grad_out_pose, batch * out_height * out_width * 16 * outputs, 0.0f, 1.0f);
     fill(grad_out_activation, batch * out_height * out_width * outputs, 0.0f, 1.0f);
+    fill(scale_out, 16 * outputs, 1.0f, 0.5f);
+    fill(shift_out, 16 * outputs, 0.0f, 1.0f);
 }
 
 std::string Case::name() const {
@@ -76,12 +78,14 @@ ForwardArrays Case::arrays(Outputs& o) {
             dense_array(o.activation, {batch, out_height, out_width, outputs})};
 }
 
-Outputs Case::forward(int threads) {
+Outputs Case::forward(int threads, bool affine) {
     Outputs o;
     ForwardArrays a = arrays(o);
     a.pose = input(pose, wide_pose, 16 * capsules);
     a.activation = input(activation, wide_activation, capsules);
-    run_forward(check_forward(make_options(values), a), threads);
+    Problem p = check_forward(make_options(values), a);
+    if (affine) check_affine(p, dense_array(scale_out, {16 * outputs}), dense_array(shift_out, {16 * outputs}));
+    run_forward(p, threads);
     return o;
 }
 

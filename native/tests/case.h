@@ -43,11 +43,12 @@ struct Case {
     int64_t out_height, out_width, inputs;
     Floats pose, activation, weight, first, second;          // dense
     Floats grad_out_pose, grad_out_activation;
+    Floats scale_out, shift_out;                             // [16 outputs]
 
     void prepare();
     bool em() const { return values.method == "em"; }
     std::string name() const;
-    Outputs forward(int threads = 1);
+    Outputs forward(int threads = 1, bool affine = false);   // affine: of the poses, with scale_out and shift_out
     Gradients backward(const Outputs& outputs, int threads = 1);
     ForwardArrays arrays(Outputs& outputs);                  // dense ones
 

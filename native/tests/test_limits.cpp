@@ -150,6 +150,11 @@ void test_bad_arrays() {
     check_refused("overflow", "too large", with([](ForwardArrays& a, Options&) {
                       a.pose.shape[0] = a.activation.shape[0] = a.out_pose.shape[0] = a.out_activation.shape[0] = int64_t(1) << 60;
                   }));
+    Outputs o;
+    Problem p = check_forward(make_options(c.values), c.arrays(o));
+    const Array good = dense_array(c.scale_out, {16 * c.outputs}), small = dense_array(c.scale_out, {16 * c.outputs - 1});
+    check_refused("scale", "scale", [&] { check_affine(p, small, good); });
+    check_refused("shift", "shift", [&] { check_affine(p, good, small); });
 }
 
 }  // namespace

@@ -58,10 +58,23 @@ void check_gradient(Case& c, const char* what, Doubles TwinInputs::*member, cons
     CHECK(agree >= tries - 1, "%s: gradient of %s agrees in %d of %d directions, worst %g of %g", c.name().c_str(), what, agree, tries, worst, scale);
 }
 
+// The poses, transformed; the activation is that of the poses as they were found.
+void check_affine_outputs(Case& c, const Outputs& plain, const Outputs& o) {
+    Doubles expected(plain.pose.size());
+    for (size_t n = 0; n < expected.size(); ++n) {
+        const size_t channel = n % size_t(16 * c.outputs);
+        expected[n] = double(c.scale_out[channel]) * double(plain.pose[n]) + double(c.shift_out[channel]);
+    }
+    const double off = largest_difference(o.pose, expected);
+    CHECK(off <= 5e-7 * (largest(expected) + 1.0), "%s: transformed pose off by %g", c.name().c_str(), off);
+    CHECK(o.activation == plain.activation, "%s: the affine changed the activation", c.name().c_str());
+}
+
 void check_case(Case& c, int threads, bool gradients, std::mt19937& generator) {
     c.prepare();
     const Outputs o = c.forward(threads);
     check_outputs(c, o);
+    check_affine_outputs(c, o, c.forward(threads, true));
     if (!gradients) return;
     const Gradients g = c.backward(o, threads);
     check_gradient(c, "pose", &TwinInputs::pose, g.pose, generator);

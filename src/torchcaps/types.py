@@ -6,6 +6,7 @@ from torch import Tensor
 
 POSE_SIDE = 4
 POSE_SIZE = POSE_SIDE * POSE_SIDE
+Affine = tuple[Tensor, Tensor]  # scale and shift of a pose map's channels, each [16 n]
 
 
 class Capsules(NamedTuple):

@@ -101,7 +101,9 @@ TC_STEP void load_centres(const Field& f, const float* from, float* centre) {
             for (int k = 0; k < Vec::W; ++k) store(centre + n * kRowFloats + (half + k) * Vec::W, m[k]);
         }
 }
+// With the affine of the poses, if the problem has one.
 TC_STEP void store_centres(const Field& f, const float* centre, float* to) {
+    const float *scale = f.problem->scale, *shift = f.problem->shift;
     for (long n = 0; n < f.vectors; ++n)
         for (long half = 0; half < kPoseSize; half += Vec::W) {
             Vec m[Vec::W];
@@ -109,7 +111,8 @@ TC_STEP void store_centres(const Field& f, const float* centre, float* to) {
             transpose(m);
             for (int k = 0; k < Vec::W; ++k) {
                 const long j = n * Vec::W + k;
-                if (j < f.outputs) storeu(to + j * kPoseSize + half, m[k]);
+                const long at = j * kPoseSize + half;
+                if (j < f.outputs) storeu(to + at, scale ? fma(loadu(scale + at), m[k], loadu(shift + at)) : m[k]);
             }
         }
 }

@@ -163,6 +163,12 @@ Problem check_backward(const Options& o, const ForwardArrays& a, const BackwardA
     return p;
 }
 
+void check_affine(Problem& p, const Array& scale, const Array& shift) {
+    check_dense(scale, {kPoseSize * p.outputs}, "scale");
+    check_dense(shift, {kPoseSize * p.outputs}, "shift");
+    p.scale = scale.data, p.shift = shift.data;
+}
+
 void check_threads(int64_t threads) {
     if (threads < 1 || threads > 1024) refuse("threads: got " + std::to_string(threads) + ", wanted 1 to 1024");
 }

@@ -24,6 +24,8 @@ struct BackwardArrays {
 // Throw std::invalid_argument with the name of the array, what came and what was wanted.
 Problem check_forward(const Options& options, const ForwardArrays& arrays);
 Problem check_backward(const Options& options, const ForwardArrays& arrays, const BackwardArrays& gradients);
+// For inference: the problem's poses are written as scale pose + shift, [16 outputs] each.
+void check_affine(Problem& problem, const Array& scale, const Array& shift);
 void check_threads(int64_t threads);
 
 using Shape = std::vector<int64_t>;

@@ -12,7 +12,7 @@ from torchcaps.functional.registry import Parameters, routing_method
 from torchcaps.nn.initial import PAPER_STD, truncated_normal_
 from torchcaps.ops import dispatch, reference
 from torchcaps.ops.window import Window
-from torchcaps.types import POSE_SIDE, POSE_SIZE, Capsules, Routed
+from torchcaps.types import POSE_SIDE, POSE_SIZE, Affine, Capsules, Routed
 
 BetaInit = Literal["neutral", "paper"]
 BETA_INITS = ("neutral", "paper")
@@ -66,26 +66,41 @@ class RoutedLayer(nn.Module):
         self._records: tuple[list[Routed], ...] = ()
 
     def route(
-        self, capsules: Capsules, weight: Tensor, window: Window, vote_offset: Tensor | None = None
+        self,
+        capsules: Capsules,
+        weight: Tensor,
+        window: Window,
+        vote_offset: Tensor | None = None,
+        affine: Affine | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Route all fields of checked capsules: pose ``[B, Ho, Wo, J, 16]``, activation ``[B, Ho, Wo, J]``."""
+        """Route all fields of checked capsules: pose ``[B, Ho, Wo, J, 16]``, activation ``[B, Ho, Wo, J]``.
+
+        ``affine`` is of the poses that are returned; activations and records are those of the poses without it.
+        """
         parameters = {name: getattr(self, name) for name in self.parameter_names}
-        if weight.dtype in PRECISE and all(maps.dtype == weight.dtype for maps in capsules):
-            return self._route(capsules, weight, parameters, window, vote_offset)
+        if weight.dtype in PRECISE and all(t.dtype == weight.dtype for t in (*capsules, *(affine or ()))):
+            return self._route(capsules, weight, parameters, window, vote_offset, affine)
         # Half precision has too few digits for the iterations.
         dtype = torch.promote_types(capsules.pose.dtype, weight.dtype)
         precise = torch.promote_types(dtype, torch.float32)
         capsules = Capsules(*(maps.to(precise) for maps in capsules))
         parameters = {name: parameter.to(precise) for name, parameter in parameters.items()}
-        pose, activation = self._route(capsules, weight.to(precise), parameters, window, vote_offset)
+        affine = affine and (affine[0].to(precise), affine[1].to(precise))
+        pose, activation = self._route(capsules, weight.to(precise), parameters, window, vote_offset, affine)
         return pose.to(dtype), activation.to(dtype)
 
     def _route(
-        self, capsules: Capsules, weight: Tensor, parameters: Parameters, window: Window, vote_offset: Tensor | None
+        self,
+        capsules: Capsules,
+        weight: Tensor,
+        parameters: Parameters,
+        window: Window,
+        vote_offset: Tensor | None,
+        affine: Affine | None,
     ) -> tuple[Tensor, Tensor]:
         if autocast_is_on(weight.device):
             with torch.autocast(weight.device.type, enabled=False):
-                return self._route(capsules, weight, parameters, window, vote_offset)
+                return self._route(capsules, weight, parameters, window, vote_offset, affine)
         options: dict[str, Any] = {
             "window": window,
             "method": self.method,
@@ -93,11 +108,12 @@ class RoutedLayer(nn.Module):
             "vote_offset": vote_offset,
         }
         if not self._records:
-            return dispatch.route_map(capsules, weight, parameters, **options)
+            return dispatch.route_map(capsules, weight, parameters, affine=affine, **options)
         routed = reference.route_map(capsules, weight, parameters, **options)
         for record in self._records:
             record.append(routed)
-        return routed.pose, routed.activation
+        pose = routed.pose if affine is None else reference.transformed(routed.pose, affine)
+        return pose, routed.activation
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_records": ()}  # a copy made while recording does not record

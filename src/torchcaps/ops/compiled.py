@@ -12,7 +12,7 @@ from torch import Tensor
 from torchcaps.functional.registry import Parameters, RoutingMethod
 from torchcaps.ops import reference
 from torchcaps.ops.window import Window
-from torchcaps.types import Capsules, Routed
+from torchcaps.types import Affine, Capsules, Routed
 
 # One compiled function serves every layer and option, and each combination is a compilation of its own.
 _MOST_COMPILATIONS = 256
@@ -40,9 +40,11 @@ def route_map(
     method: RoutingMethod,
     options: Mapping[str, Any],
     vote_offset: Tensor | None = None,
+    affine: Affine | None = None,
 ) -> Routed:
     """The twin of :func:`torchcaps.ops.reference.route_map`; a new batch size is no new compilation."""
-    arguments: dict[str, Any] = {"window": window, "method": method, "options": options, "vote_offset": vote_offset}
+    arguments: dict[str, Any] = {"window": window, "method": method, "options": options}
+    arguments |= {"vote_offset": vote_offset, "affine": affine}
     if torch.compiler.is_compiling():  # it becomes a part of the larger graph
         return reference.route_map(capsules, weight, parameters, **arguments)
     if capsules.pose.shape[0] > 1:  # 0 and 1 are always compiled apart

@@ -13,7 +13,7 @@ from torchcaps.functional.registry import Parameters, RoutingMethod, list_routin
 from torchcaps.ops import compiled, native, reference
 from torchcaps.ops.backend import BackendUnavailableError, requested_backend
 from torchcaps.ops.window import Window
-from torchcaps.types import POSE_SIZE, Capsules
+from torchcaps.types import POSE_SIZE, Affine, Capsules
 
 NATIVE_DISTANCES = ("l1", "l2")
 
@@ -27,13 +27,19 @@ def route_map(
     method: RoutingMethod,
     options: Mapping[str, Any],
     vote_offset: Tensor | None = None,
+    affine: Affine | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Route every receptive field of a map: pose ``[B, Ho, Wo, J, 16]``, activation ``[B, Ho, Wo, J]``."""
+    """Route every receptive field of a map: pose ``[B, Ho, Wo, J, 16]``, activation ``[B, Ho, Wo, J]``.
+
+    The affine, scale and shift ``[16 J]``, is of the poses that are returned; the activation is that of the poses
+    without it. Where no gradient is recorded, the native core writes it along with the poses.
+    """
     backend = requested_backend()
     if backend in ("auto", "native"):
         reason = why_not_native(capsules, method, options, vote_offset)
         if reason is None:
-            return _route_natively(capsules, weight, parameters, window, method, {**method.options, **options})
+            full = {**method.options, **options}
+            return _route_natively(capsules, weight, parameters, window, method, full, affine)
         if backend == "native":
             raise BackendUnavailableError(f'use_backend("native"): {reason}; "reference" serves every call')
         if native.core is None and not torch.compiler.is_compiling():
@@ -41,7 +47,16 @@ def route_map(
     if backend == "compiled" and (reason := compiled.why_not(capsules.pose.device)):
         raise BackendUnavailableError(f'use_backend("compiled"): {reason}; "reference" serves every call')
     route = compiled.route_map if backend == "compiled" else reference.route_map
-    routed = route(capsules, weight, parameters, window=window, method=method, options=options, vote_offset=vote_offset)
+    routed = route(
+        capsules,
+        weight,
+        parameters,
+        window=window,
+        method=method,
+        options=options,
+        vote_offset=vote_offset,
+        affine=affine,
+    )
     return routed.pose, routed.activation
 
 
@@ -85,12 +100,10 @@ def _route_natively(
     window: Window,
     method: RoutingMethod,
     options: Mapping[str, Any],
+    affine: Affine | None,
 ) -> tuple[Tensor, Tensor]:
-    pose, activation = native.route(
-        capsules.pose,
-        capsules.activation,
-        weight,
-        *(parameters[name] for name in method.native or ()),
+    tensors = (*capsules, weight, *(parameters[name] for name in method.native or ()))
+    how = (
         [size for pair in window for size in pair],
         method.name,
         options["iterations"],
@@ -99,7 +112,16 @@ def _route_natively(
         options.get("normalize", "softmax"),
         [float(options.get(name, default)) for name, default in native.NUMBERS.items()],
     )
-    return pose.unflatten(-1, (-1, POSE_SIZE)), activation
+    if affine is not None and not _records_gradient(*tensors, *affine):
+        pose, activation = native.route_affine(*tensors, *affine, *how)
+        return pose.unflatten(-1, (-1, POSE_SIZE)), activation
+    pose, activation = native.route(*tensors, *how)
+    pose = pose.unflatten(-1, (-1, POSE_SIZE))
+    return pose if affine is None else reference.transformed(pose, affine), activation
+
+
+def _records_gradient(*tensors: Tensor) -> bool:
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 @cache

@@ -53,6 +53,37 @@ def route(
     return out_pose, out_activation
 
 
+@torch.library.custom_op("torchcaps::route_affine", mutates_args=(), device_types="cpu")
+def route_affine(
+    pose: Tensor,
+    activation: Tensor,
+    weight: Tensor,
+    first: Tensor,
+    second: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    window: list[int],
+    method: str,
+    iterations: int,
+    kernel: str,
+    distance: str,
+    normalize: str,
+    numbers: list[float],
+) -> tuple[Tensor, Tensor]:
+    """:func:`route` with ``scale * pose + shift``, each ``[16 J]``, for its pose. For inference: it has no gradient."""
+    out_pose, out_activation = _new_outputs(pose, weight, window)
+    core.forward(
+        *_as_the_core_reads(pose, activation, weight, first, second),
+        out_pose,
+        out_activation,
+        _spec(window, method, iterations, kernel, distance, normalize, numbers),
+        torch.get_num_threads(),
+        scale.detach().contiguous(),
+        shift.detach().contiguous(),
+    )
+    return out_pose, out_activation
+
+
 @torch.library.custom_op("torchcaps::route_backward", mutates_args=(), device_types="cpu")
 def route_backward(
     grad_pose: Tensor,
@@ -142,6 +173,11 @@ def _new_gradients(
 @route.register_fake
 def _(pose: Tensor, activation: Tensor, weight: Tensor, first: Tensor, second: Tensor, *options: Any) -> Any:
     return _new_outputs(pose, weight, options[0])
+
+
+@route_affine.register_fake
+def _(pose: Tensor, activation: Tensor, weight: Tensor, *rest: Any) -> Any:
+    return _new_outputs(pose, weight, rest[4])
 
 
 @route_backward.register_fake

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torchcaps.functional.registry import Parameters, RoutingMethod
 from torchcaps.ops.window import Window, gather_fields
-from torchcaps.types import Capsules, Routed
+from torchcaps.types import Affine, Capsules, Routed
 
 
 def route_map(
@@ -20,14 +20,23 @@ def route_map(
     method: RoutingMethod,
     options: Mapping[str, Any],
     vote_offset: Tensor | None = None,
+    affine: Affine | None = None,
 ) -> Routed:
     """Route every receptive field of a map.
 
     Shapes: weight ``[I, J, 4, 4]``, vote_offset ``[I, 16]`` (added to the votes for every output) ->
     pose ``[B, Ho, Wo, J, 16]``, activation ``[B, Ho, Wo, J]``, coupling ``[B, Ho, Wo, I, J]``.
+    The affine is of the poses that are returned; the activation is that of the poses without it.
     """
     pose, activation = gather_fields(capsules, window)  # [B, Ho, Wo, I, 4, 4], [B, Ho, Wo, I]
     votes = torch.einsum("...iab,ijbc->...ijac", pose, weight).flatten(-2)  # [B, Ho, Wo, I, J, 16]
     if vote_offset is not None:
         votes = votes + vote_offset.unsqueeze(-2)
-    return method.route(votes, activation, parameters, **options)
+    routed = method.route(votes, activation, parameters, **options)
+    return routed if affine is None else routed._replace(pose=transformed(routed.pose, affine))
+
+
+def transformed(pose: Tensor, affine: Affine) -> Tensor:
+    """``scale * pose + shift`` for poses ``[B, Ho, Wo, J, 16]``."""
+    scale, shift = (numbers.reshape(pose.shape[-2:]) for numbers in affine)  # [J, 16]
+    return scale * pose + shift
