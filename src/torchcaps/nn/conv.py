@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from torchcaps.nn.norm import Norm, make_norm
+from torchcaps.nn.norm import Norm, affine_of, make_norm
 from torchcaps.nn.routed import BetaInit, RoutedLayer
 from torchcaps.ops.window import Window
 from torchcaps.types import POSE_SIZE, Capsules
@@ -62,9 +62,12 @@ class CapsuleConv2d(RoutedLayer):
 
     def forward(self, capsules: Capsules) -> Capsules:
         """``[B, 16 in, H, W]``, ``[B, in, H, W]`` -> ``[B, 16 out, Ho, Wo]``, ``[B, out, Ho, Wo]``, channels-last."""
-        pose, activation = self.route(self.check(capsules), self.weight, self.window)
+        affine = None if self.norm is None else affine_of(self.norm)
+        pose, activation = self.route(self.check(capsules), self.weight, self.window, affine=affine)
         maps = pose.flatten(3).permute(0, 3, 1, 2)  # [B, 16 out, Ho, Wo]
-        return Capsules(maps if self.norm is None else self.norm(maps), activation.permute(0, 3, 1, 2))
+        if self.norm is not None and affine is None:
+            maps = self.norm(maps)
+        return Capsules(maps, activation.permute(0, 3, 1, 2))
 
     def extra_repr(self) -> str:
         window = ", ".join(f"{name}={size}" for name, size in self.window._asdict().items())

@@ -6,6 +6,7 @@ worked out in each call, differentiably, and never kept; a norm that was replace
 
 from typing import Literal
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -29,7 +30,8 @@ def affine_of(norm: nn.Module) -> tuple[Tensor, Tensor] | None:
     mean, variance = norm.running_mean, norm.running_var
     if mean is None or variance is None:  # it takes the statistics of each batch
         return None
-    scale = (variance.float() + norm.eps).rsqrt()  # [C]
+    precise = torch.promote_types(variance.dtype, torch.float32)
+    scale = (variance.to(precise) + norm.eps).rsqrt()  # [C]
     if norm.weight is not None:
         scale = scale * norm.weight
     shift = -mean * scale  # [C]
