@@ -53,7 +53,7 @@ def on_hybrid64(name: str, asks: str, **changes: Any) -> Trial:
 # The second series: both cameras, batch norm after all convolutions and on the poses that routing gives, cross entropy,
 # no decoder; the paper's network ("full"), the CNN's convolutions with capsules after them ("pooled"), and the CNN.
 BOTH: dict[str, Any] = {"camera": "both", "resize": 48, "batch_size": 50, "norm": "batch", "rate": 2e-3}
-FULL = BOTH | {"loss": "cross-entropy", "reconstruction": 0.0, "routing_rate": 1.0, "transform_std": 0.3}
+FULL = BOTH | {"loss": "cross-entropy", "reconstruction": 0.0, "routing_rate": 1.0, "transform_std": 0.1}
 SHARED: dict[str, Any] = {"class_shared": True, "class_coordinates": True}
 
 
@@ -84,14 +84,15 @@ NORMED = [
     *pooled("pooled-decoder", "does reconstruction help to carry over?", reconstruction=0.002),
     *pooled("pooled-one-iteration", "without routing: means of votes", iterations=1),
     *pooled("pooled-three-iterations", "couplings that follow poses further", iterations=3),
-    *pooled("pooled-std-0.1", "softer couplings at the start", transform_std=0.1),
-    *pooled("pooled-std-1", "harder couplings at the start", transform_std=1.0),
+    *pooled("pooled-std-0.03", "votes nearer to each other at the start", transform_std=0.03),
+    *pooled("pooled-std-0.3", "votes further apart", transform_std=0.3),
+    *pooled("pooled-std-1", "further still", transform_std=1.0),
     *pooled("pooled-margin", "another loss", loss="margin"),
     *pooled("pooled-frms", "does it carry over better?", base=FRMS),
     *pooled("pooled-em", "does it carry over better?", base=EM),
     *full("full-plain", "without any norm", norm=None),
     *full("full-spread", "the paper's loss", loss="spread"),
-    *full("full-std-1", "harder couplings at the start", transform_std=1.0),
+    *full("full-std-1", "votes further apart at the start", transform_std=1.0),
     *full("full-fields-3", "overlapping 3x3 fields in the last two stages", fields=(2, 3, 3), paddings=(0, 1, 1)),
     *full("full-fast", "the rates of before", rate=6e-3, routing_rate=4.0),
 ]
