@@ -147,6 +147,7 @@ def test_weights_that_half_precision_cannot_hold(values: list[float], message: s
 
 def test_weights_that_half_precision_holds() -> None:
     check_half({"w": torch.randn(1000), "zero": torch.zeros(3), "large": torch.tensor([65504.0]), "one": torch.ones(1)})
+    check_half({"num_batches_tracked": torch.tensor(10**6)})
 
 
 @pytest.mark.parametrize(

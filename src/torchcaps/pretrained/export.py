@@ -87,6 +87,8 @@ def check_half(weights: dict[str, Tensor]) -> None:
     """Raise where half precision cannot hold the weights."""
     lost = nonzero = 0
     for name, value in weights.items():
+        if not value.is_floating_point():  # batch norm's number of batches stays an integer
+            continue
         half = value.half()
         if not half.isfinite().all():
             raise UserError(f"{name} has values up to {value.abs().max():.3g}, half precision ends at 65504")

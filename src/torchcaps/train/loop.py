@@ -5,7 +5,7 @@ import logging
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from torchcaps.classifier.files import mismatch
 from torchcaps.data import BatchLoader, DataError, Split
 from torchcaps.errors import OptionError
 from torchcaps.train.averaging import MeanOfWeights
+from torchcaps.train.batch_norm import shared_batch_norm
 from torchcaps.train.checkpoints import Checkpoints, WholeFiles, read_checkpoint
 from torchcaps.train.metrics import Metrics
 from torchcaps.train.module import TrainingModule
@@ -98,7 +99,8 @@ def follow(
         fresh = make_loader(training.split, pipeline, batch_size=recipe.batch_size, train=True)
         callbacks.append(MeanOfWeights(recipe.average_epochs, fresh))
     callbacks += [Checkpoints(folder, recipe.checkpoint_every, metrics), ProgressLine(metrics, console)]
-    with quiet_lightning():
+    norms = shared_batch_norm(classifier.network) if resources.processes > 1 else nullcontext()
+    with quiet_lightning(), norms:
         trainer = Trainer(
             max_epochs=recipe.epochs,
             accelerator="cuda" if torch.cuda.is_available() else "cpu",

@@ -1,0 +1,56 @@
+"""Batch norm over the batch of all processes that train together: on CPUs too, which SyncBatchNorm refuses."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
+
+
+class SharedBatchNorm2d(nn.BatchNorm2d):
+    """`nn.BatchNorm2d` whose statistics in training are those of all processes' images, with their gradients."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """``[B, C, H, W]`` -> ``[B, C, H, W]``."""
+        if not self.training:
+            return super().forward(input)
+        self._check_input_dim(input)
+        channels = (1, -1, 1, 1)
+        count = input.new_tensor([input.numel() // input.shape[1]])
+        total = over_processes(torch.cat([input.sum((0, 2, 3)), count]))  # [C + 1]
+        mean, count = total[:-1] / total[-1], total[-1].detach()  # [C], []
+        # A second reduction: the difference of the mean square and the squared mean would cancel.
+        centred = input - mean.view(channels)
+        variance = over_processes(centred.square().sum((0, 2, 3))) / count  # [C]
+        self._track(mean.detach(), variance.detach() * (count / (count - 1)))
+        normalised = centred * (variance + self.eps).rsqrt().view(channels)
+        return normalised * self.weight.view(channels) + self.bias.view(channels) if self.affine else normalised
+
+    def _track(self, mean: Tensor, variance: Tensor) -> None:
+        """Move the running statistics towards the batch's; without a momentum they are the mean over all batches."""
+        if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
+            return
+        self.num_batches_tracked.add_(1)
+        share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean, share)
+        self.running_var.lerp_(variance, share)
+
+
+def over_processes(values: Tensor) -> Tensor:
+    """The sum over all processes; so is its gradient."""
+    total: Tensor = all_reduce(values)  # type: ignore[no-untyped-call]
+    return total
+
+
+@contextmanager
+def shared_batch_norm(network: nn.Module) -> Iterator[None]:
+    """Inside, each plain `nn.BatchNorm2d` of a network is a `SharedBatchNorm2d`: the same object, of another class."""
+    norms = [module for module in network.modules() if type(module) is nn.BatchNorm2d]
+    try:
+        for norm in norms:
+            norm.__class__ = SharedBatchNorm2d
+        yield
+    finally:
+        for norm in norms:
+            norm.__class__ = nn.BatchNorm2d
