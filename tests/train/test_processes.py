@@ -19,14 +19,14 @@ from train.tiny_runs import SCRIPT, finish, read_until, rows_without_times, star
 TOLERANCE = 1e-5
 
 
-def check_follows(two: Path, one: Path) -> None:
+def check_follows(two: Path, one: Path, tolerance: float = TOLERANCE) -> None:
     rows, wanted = rows_without_times(two), rows_without_times(one)
     assert len(rows) == 4  # steps 4, 8, 10 and 12
     for row, want in zip(rows, wanted, strict=True):
         assert row["validation_error"] == want["validation_error"]
-        assert row["loss"] == pytest.approx(want["loss"], rel=TOLERANCE)
+        assert row["loss"] == pytest.approx(want["loss"], rel=tolerance)
         known = {name: value for name, value in want.items() if value is not None}
-        assert {name: row[name] for name in known} == pytest.approx(known, rel=TOLERANCE)
+        assert {name: row[name] for name in known} == pytest.approx(known, rel=tolerance)
     results = [json.loads((folder / "result.json").read_text()) for folder in (two, one)]
     for name in ("test_error", "test_images", "validation_error", "best_validation_error", "steps"):
         assert results[0][name] == results[1][name]
@@ -61,6 +61,16 @@ def test_two_processes_mix_and_average_as_one(images: Path, tmp_path: Path) -> N
     found, wanted = (load_file(tmp_path / folder / "model.safetensors") for folder in ("two", "one"))
     for name, value in found.items():
         assert (value - wanted[name]).norm() <= 1e-4 * wanted[name].norm(), name
+
+
+def test_two_processes_follow_one_with_batch_norm(images: Path, tmp_path: Path) -> None:
+    """Half batches have other statistics: without sharing them the first losses differ by 4 %; so, later ones by 5e-4."""
+    fields = tiny_fields(images, norm="batch", model="poolcaps32", loss="cross-entropy")
+    main(["train", *fields, "--output", str(tmp_path / "one")])
+    process = start("train", *fields, "--devices", "2", "--output", "two", folder=tmp_path)
+    _, err = finish(process)
+    assert (process.returncode, err) == (0, "")
+    check_follows(tmp_path / "two", tmp_path / "one", tolerance=5e-3)
 
 
 def test_two_processes_stop_together(images: Path, tmp_path: Path) -> None:

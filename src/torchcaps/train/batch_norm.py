@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.distributed.nn.functional import all_reduce
+from torch import Tensor, distributed, nn
 
 
 class SharedBatchNorm2d(nn.BatchNorm2d):
@@ -37,9 +37,23 @@ class SharedBatchNorm2d(nn.BatchNorm2d):
         self.running_var.lerp_(variance, share)
 
 
+class _SumOverProcesses(torch.autograd.Function):
+    """What every process adds to the sum reaches every process's loss: the gradient is summed as well."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        total = values.clone()
+        distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        return _SumOverProcesses.forward(ctx, gradient)
+
+
 def over_processes(values: Tensor) -> Tensor:
-    """The sum over all processes; so is its gradient."""
-    total: Tensor = all_reduce(values)  # type: ignore[no-untyped-call]
+    """The sum over all processes, differentiably."""
+    total: Tensor = _SumOverProcesses.apply(values)  # type: ignore[no-untyped-call]
     return total
 
 
