@@ -64,13 +64,13 @@ def test_two_processes_mix_and_average_as_one(images: Path, tmp_path: Path) -> N
 
 
 def test_two_processes_follow_one_with_batch_norm(images: Path, tmp_path: Path) -> None:
-    """Half batches have other statistics: without sharing them the first losses differ by 4 %; so, later ones by 5e-4."""
+    """Half batches have other statistics: unless these are shared, the first losses differ by 4 %."""
     fields = tiny_fields(images, norm="batch", model="poolcaps32", loss="cross-entropy")
     main(["train", *fields, "--output", str(tmp_path / "one")])
     process = start("train", *fields, "--devices", "2", "--output", "two", folder=tmp_path)
     _, err = finish(process)
     assert (process.returncode, err) == (0, "")
-    check_follows(tmp_path / "two", tmp_path / "one", tolerance=5e-3)
+    check_follows(tmp_path / "two", tmp_path / "one", tolerance=5e-3)  # 5e-4 were seen
 
 
 def test_two_processes_stop_together(images: Path, tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ NORMED = [
     *pooled("pooled-decoder", "does reconstruction help to carry over?", reconstruction=0.002),
     *pooled("pooled-one-iteration", "without routing: means of votes", iterations=1),
     *pooled("pooled-three-iterations", "couplings that follow poses further", iterations=3),
+    *pooled("pooled-std-0.01", "the paper's smallest deviation", transform_std=0.01),
     *pooled("pooled-std-0.03", "votes nearer to each other at the start", transform_std=0.03),
     *pooled("pooled-std-0.3", "votes further apart", transform_std=0.3),
     *pooled("pooled-std-1", "further still", transform_std=1.0),
