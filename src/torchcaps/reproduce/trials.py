@@ -53,7 +53,7 @@ def on_hybrid64(name: str, asks: str, **changes: Any) -> Trial:
 # The second series: both cameras, batch norm after all convolutions and on the poses that routing gives, cross entropy,
 # no decoder; the paper's network ("full"), the CNN's convolutions with capsules after them ("pooled"), and the CNN.
 BOTH: dict[str, Any] = {"camera": "both", "resize": 48, "batch_size": 50, "norm": "batch", "rate": 2e-3}
-FULL = BOTH | {"loss": "cross-entropy", "reconstruction": 0.0, "routing_rate": 1.0, "transform_std": 0.1}
+FULL = BOTH | {"loss": "cross-entropy", "reconstruction": 0.0, "routing_rate": 1.0, "transform_std": 0.03}
 SHARED: dict[str, Any] = {"class_shared": True, "class_coordinates": True}
 
 
@@ -76,6 +76,8 @@ NORMED = [
     *normed_cnn("cnn-norm", "the network to be better than"),
     *full("full", "the paper's network"),
     *pooled("pooled", "maxima where the paper's network takes means of votes"),
+    *normed_cnn("cnn-norm-seed-1", "what another seed changes", seed=1),
+    *pooled("pooled-seed-1", "what another seed changes", seed=1),
     *pooled("pooled-shared", "can 512 matrices per class memorise where parts lie?", **SHARED),
     *pooled("pooled-mixup", "means of two images", mixup=0.2),
     *normed_cnn("cnn-mixup", "the same for the CNN", mixup=0.2),
@@ -85,9 +87,9 @@ NORMED = [
     *pooled("pooled-one-iteration", "without routing: means of votes", iterations=1),
     *pooled("pooled-three-iterations", "couplings that follow poses further", iterations=3),
     *pooled("pooled-std-0.01", "the paper's smallest deviation", transform_std=0.01),
-    *pooled("pooled-std-0.03", "votes nearer to each other at the start", transform_std=0.03),
-    *pooled("pooled-std-0.3", "votes further apart", transform_std=0.3),
-    *pooled("pooled-std-1", "further still", transform_std=1.0),
+    *pooled("pooled-std-0.1", "votes further apart at the start", transform_std=0.1),
+    *pooled("pooled-std-0.3", "further still", transform_std=0.3),
+    *pooled("pooled-std-1", "as far as the network without norm needs them", transform_std=1.0),
     *pooled("pooled-margin", "another loss", loss="margin"),
     *pooled("pooled-frms", "does it carry over better?", base=FRMS),
     *pooled("pooled-em", "does it carry over better?", base=EM),
