@@ -43,8 +43,11 @@ def oracle_route(
         return oracle.em(votes, activation, **parameters, **options)
     if routing in ("agreement", "frms_variant"):
         return getattr(oracle, routing)(votes, **options)
+    own = {name: options.pop(f"activation_{name}", None) for name in ("kernel", "bandwidth")}
+    own["kernel"] = "epanechnikov-unclipped" if own["kernel"] == "epanechnikov" else own["kernel"]
     pose, coupling = getattr(oracle, routing)(votes, activation, **options)
     of_eq_9 = {k: v for k, v in options.items() if k not in ("iterations", "step")}
+    of_eq_9 |= {k: v for k, v in own.items() if v is not None}
     a = oracle.capsule_activation(votes, activation, coupling, pose, **parameters, **of_eq_9)
     return pose, a, coupling
 
@@ -55,6 +58,8 @@ def oracle_conv(
     """A layer by the oracle: pose [B, 16 out, Ho, Wo], activation [B, out, Ho, Wo], coupling [B, Ho, Wo, I, J]."""
     parameters = {name: p.detach().numpy() for name, p in layer.named_parameters()}
     weight = parameters.pop("weight")
+    if "log_bandwidth" in parameters:
+        options = {"activation_bandwidth": 1.0, **options, "bandwidth": np.exp(parameters.pop("log_bandwidth"))}
     poses, activations, couplings = [], [], []
     for pose, activation in zip(capsules.pose.numpy(), capsules.activation.numpy(), strict=True):
         votes, fields = oracle.capsule_conv(pose, activation, weight, *window)

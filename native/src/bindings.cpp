@@ -56,7 +56,8 @@ void forward(const Constant& pose, const Constant& activation, const Constant& w
 void backward(const Constant& pose, const Constant& activation, const Constant& weight, const Constant& first,
               const Constant& second, const Constant& out_pose, const Constant& out_activation, const Constant& grad_out_pose,
               const Constant& grad_out_activation, const Tensor& grad_pose, const Tensor& grad_activation,
-              const Tensor& grad_weight, const Tensor& grad_first, const Tensor& grad_second, const Spec& spec, int64_t threads) {
+              const Tensor& grad_weight, const Tensor& grad_first, const Tensor& grad_second,
+              const Tensor& grad_bandwidth, const Spec& spec, int64_t threads) {
     check_threads(threads);
     const Problem problem = check_backward(
         spec.options,
@@ -64,9 +65,9 @@ void backward(const Constant& pose, const Constant& activation, const Constant& 
          array_of(second, "second"), array_of(out_pose, "out_pose"), array_of(out_activation, "out_activation")},
         {array_of(grad_out_pose, "grad_out_pose"), array_of(grad_out_activation, "grad_out_activation"),
          array_of(grad_pose, "grad_pose"), array_of(grad_activation, "grad_activation"), array_of(grad_weight, "grad_weight"),
-         array_of(grad_first, "grad_first"), array_of(grad_second, "grad_second")});
+         array_of(grad_first, "grad_first"), array_of(grad_second, "grad_second"), array_of(grad_bandwidth, "grad_bandwidth")});
     nb::gil_scoped_release release;
-    run_backward(problem, grad_weight.data(), grad_first.data(), grad_second.data(), int(threads));
+    run_backward(problem, grad_weight.data(), grad_first.data(), grad_second.data(), grad_bandwidth.data(), int(threads));
 }
 
 void primary_forward(const Constant& map, const Constant& weight, const Constant& bias, const Tensor& pose,
@@ -125,15 +126,17 @@ NB_MODULE(_native, m) {
         .def(
             "__init__",
             [](Spec* self, Pair kernel_size, Pair stride, Pair padding, std::string method, int64_t iterations, std::string kernel,
-               std::string distance, std::string normalize, double bandwidth, double step, double final_lambda,
-               double lambda_decay, double variance_floor, int64_t vote_budget) {
-                const OptionValues v{kernel_size, stride,    padding, method,       iterations,   kernel,         distance,
-                                     normalize,   bandwidth, step,    final_lambda, lambda_decay, variance_floor, vote_budget};
+               std::string activation_kernel, std::string distance, std::string normalize, double bandwidth,
+               double activation_bandwidth, double step, double final_lambda, double lambda_decay, double variance_floor,
+               int64_t vote_budget) {
+                const OptionValues v{kernel_size, stride, padding, method, iterations, kernel, activation_kernel, distance, normalize,
+                                     bandwidth, activation_bandwidth, step, final_lambda, lambda_decay, variance_floor, vote_budget};
                 new (self) Spec{v, make_options(v)};
             },
             nb::kw_only(), "kernel_size"_a, "stride"_a, "padding"_a = d.padding, "method"_a = d.method,
-            "iterations"_a = d.iterations, "kernel"_a = d.kernel, "distance"_a = d.distance, "normalize"_a = d.normalize,
-            "bandwidth"_a = d.bandwidth, "step"_a = d.step, "final_lambda"_a = d.final_lambda,
+            "iterations"_a = d.iterations, "kernel"_a = d.kernel, "activation_kernel"_a = d.activation_kernel,
+            "distance"_a = d.distance, "normalize"_a = d.normalize, "bandwidth"_a = d.bandwidth,
+            "activation_bandwidth"_a = d.activation_bandwidth, "step"_a = d.step, "final_lambda"_a = d.final_lambda,
             "lambda_decay"_a = d.lambda_decay, "variance_floor"_a = d.variance_floor, "vote_budget"_a = d.vote_budget)
         .def_prop_ro("kernel_size", [](const Spec& s) { return s.values.kernel_size; })
         .def_prop_ro("stride", [](const Spec& s) { return s.values.stride; })
@@ -148,7 +151,7 @@ NB_MODULE(_native, m) {
           "Routes every field of a map; writes out_activation, and to out_pose the poses, or scale pose + shift.");
     m.def("backward", &backward, array("pose"), array("activation"), array("weight"), array("first"), array("second"), array("out_pose"), array("out_activation"),
           array("grad_out_pose"), array("grad_out_activation"), array("grad_pose"), array("grad_activation"), array("grad_weight"), array("grad_first"),
-          array("grad_second"), "spec"_a, "threads"_a, "Gradients of forward; recomputes the votes, overwrites the grad_ arrays.");
+          array("grad_second"), array("grad_bandwidth"), "spec"_a, "threads"_a, "Gradients of forward; recomputes the votes, overwrites the grad_ arrays.");
     m.def("primary_forward", &primary_forward, array("map"), array("weight"), array("bias"), array("pose"), array("activation"),
           "threads"_a, "The head of the primary capsules: writes pose = relu(map) and activation = sigmoid(weight pose + bias).");
     m.def("primary_backward", &primary_backward, array("pose"), array("activation"), array("weight"), array("grad_pose"),

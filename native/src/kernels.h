@@ -14,7 +14,7 @@ struct Kernels {
     // weight [inputs][outputs][16] -> [vectors][rows][16][width]; first, second to [vectors][16][width] or [lanes].
     void (*pack)(const Problem&, float* weight, float* first, float* second);
     // The reverse, for gradients.
-    void (*unpack)(const Problem&, const ParameterGradients& from, float* weight, float* first, float* second);
+    void (*unpack)(const Problem&, const ParameterGradients& from, float* weight, float* first, float* second, float* bandwidth);
     // Fields [begin, end) of the output map. The packed parameters are shared, the scratch is the thread's own.
     void (*forward)(const Problem&, const ParameterGradients& packed, float* scratch, int64_t begin, int64_t end);
     void (*backward)(const Problem&, const ParameterGradients& packed, const ParameterGradients& sinks, float* scratch,

@@ -18,10 +18,10 @@ struct Options {
     int64_t kernel_size[2], stride[2], padding[2];
     Method method;
     int64_t iterations;
-    Kernel kernel;
+    Kernel kernel, activation_kernel;               // of the couplings; of the output activation
     Distance distance;
     Normalize normalize;
-    float bandwidth, step, final_lambda, lambda_decay, variance_floor;
+    float bandwidth, activation_bandwidth, step, final_lambda, lambda_decay, variance_floor;
     int64_t vote_budget;   // bytes of votes a thread may keep; a larger field recomputes them in each sweep
 };
 
@@ -46,9 +46,10 @@ struct Problem {
     Map grad_pose, grad_activation;                     // contiguous
 };
 
-// Gradients of the parameters that one thread has gathered, in the packed layout of the kernels.
+// Gradients of the parameters that one thread has gathered, in the packed layout of the kernels. Bandwidth: one vector,
+// the sum of d dL/dd over all pairs, which is -h dL/dh.
 struct ParameterGradients {
-    float *weight, *first, *second;
+    float *weight, *first, *second, *bandwidth;
 };
 
 // The head of the primary capsules. Dense arrays: maps [positions][16 capsules], activations [positions][capsules].

@@ -43,9 +43,9 @@ void Case::prepare() {
 std::string Case::name() const {
     char text[400];
     std::snprintf(text, sizeof text,
-                  "%s %s %s %s T=%d h=%g map %dx%dx%dx%d -> %d, kernel %dx%d stride %dx%d padding %dx%d scale %g budget %d seed %u (%s)",
-                  values.method.c_str(), values.kernel.c_str(), values.distance.c_str(), values.normalize.c_str(),
-                  int(values.iterations), values.bandwidth, int(batch), int(height), int(width), int(capsules), int(outputs),
+                  "%s %s (%s) %s %s T=%d h=%g (%g) map %dx%dx%dx%d -> %d, kernel %dx%d stride %dx%d padding %dx%d scale %g budget %d seed %u (%s)",
+                  values.method.c_str(), values.kernel.c_str(), values.activation_kernel.c_str(), values.distance.c_str(),
+                  values.normalize.c_str(), int(values.iterations), values.bandwidth, values.activation_bandwidth, int(batch), int(height), int(width), int(capsules), int(outputs),
                   int(values.kernel_size.first), int(values.kernel_size.second), int(values.stride.first), int(values.stride.second),
                   int(values.padding.first), int(values.padding.second), double(scale), int(values.vote_budget), seed,
                   kernels_in_use().name);
@@ -97,14 +97,15 @@ Gradients Case::backward(const Outputs& outputs_of_forward, int threads) {
     a.pose = input(pose, wide_pose, 16 * capsules);
     a.activation = input(activation, wide_activation, capsules);
     Gradients g = {Floats(pose.size(), NAN), Floats(activation.size(), NAN), Floats(weight.size(), NAN),
-                   Floats(first.size(), NAN), Floats(second.size(), NAN)};
+                   Floats(first.size(), NAN), Floats(second.size(), NAN), Floats(1, NAN)};
     const auto like = [](const Array& of, Floats& data) {
         return dense_array(data, std::vector<int64_t>(of.shape, of.shape + of.dimensions));
     };
     const BackwardArrays b = {like(a.out_pose, grad_out_pose), like(a.out_activation, grad_out_activation), like(a.pose, g.pose),
                               like(a.activation, g.activation), like(a.weight, g.weight), like(a.first, g.first),
-                              like(a.second, g.second)};
-    run_backward(check_backward(make_options(values), a, b), g.weight.data(), g.first.data(), g.second.data(), threads);
+                              like(a.second, g.second), dense_array(g.bandwidth, {})};
+    run_backward(check_backward(make_options(values), a, b), g.weight.data(), g.first.data(), g.second.data(),
+                 g.bandwidth.data(), threads);
     return g;
 }
 
@@ -115,7 +116,8 @@ bool all_finite(const Floats& values) {
 }
 bool all_finite(const Outputs& o) { return all_finite(o.pose) && all_finite(o.activation); }
 bool all_finite(const Gradients& g) {
-    return all_finite(g.pose) && all_finite(g.activation) && all_finite(g.weight) && all_finite(g.first) && all_finite(g.second);
+    return all_finite(g.pose) && all_finite(g.activation) && all_finite(g.weight) && all_finite(g.first) && all_finite(g.second) &&
+           all_finite(g.bandwidth);
 }
 
 }}  // namespace

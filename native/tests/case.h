@@ -29,7 +29,7 @@ struct Outputs {
     Floats pose, activation;
 };
 struct Gradients {
-    Floats pose, activation, weight, first, second;
+    Floats pose, activation, weight, first, second, bandwidth;
 };
 
 struct Case {
@@ -70,7 +70,7 @@ void for_each_method(Fn fn) {
             for (const char* distance : {"l1", "l2"})
                 for (const char* normalize : {"softmax", "sum"}) {
                     OptionValues v;
-                    v.method = method, v.kernel = kernel, v.distance = distance, v.normalize = normalize;
+                    v.method = method, v.kernel = v.activation_kernel = kernel, v.distance = distance, v.normalize = normalize;
                     fn(v);
                 }
     OptionValues em;

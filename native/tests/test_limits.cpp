@@ -100,6 +100,8 @@ void test_bad_options() {
     };
     check_refused("method", "frobnicate", option([](OptionValues& v) { v.method = "frobnicate"; }));
     check_refused("kernel", "kernel", option([](OptionValues& v) { v.kernel = ""; }));
+    check_refused("activation_kernel", "activation_kernel", option([](OptionValues& v) { v.activation_kernel = "box"; }));
+    check_refused("activation_bandwidth", "activation_bandwidth", option([](OptionValues& v) { v.activation_bandwidth = 0.0; }));
     check_refused("distance", "l3", option([](OptionValues& v) { v.distance = "l3"; }));
     check_refused("normalize", "normalize", option([](OptionValues& v) { v.normalize = "max"; }));
     check_refused("iterations", "iterations", option([](OptionValues& v) { v.iterations = 0; }));

@@ -11,7 +11,8 @@ namespace torchcaps { namespace testing {
 namespace {
 
 bool same(const Gradients& a, const Gradients& b) {
-    return a.pose == b.pose && a.activation == b.activation && a.weight == b.weight && a.first == b.first && a.second == b.second;
+    return a.pose == b.pose && a.activation == b.activation && a.weight == b.weight && a.first == b.first && a.second == b.second &&
+           a.bandwidth == b.bandwidth;
 }
 void check_close(const Floats& a, const Floats& b, const char* what) {
     float largest = 1e-6f;
@@ -25,7 +26,7 @@ Case sample(bool overlap) {
     c.batch = 5, c.height = 6, c.width = 6;
     c.values.kernel_size = overlap ? Pair{3, 3} : Pair{2, 2};
     c.values.stride = overlap ? Pair{1, 1} : Pair{2, 2};
-    c.values.bandwidth = 20.0;
+    c.values.bandwidth = c.values.activation_bandwidth = 20.0;
     c.values.iterations = 3;
     c.prepare();
     return c;
@@ -43,6 +44,7 @@ void test_determinism() {
             for (int n = 0; n < 3; ++n) CHECK(same(g, c.backward(o, threads)), "%d threads, gradients", threads);
             CHECK(g.pose == single.pose && g.activation == single.activation, "%d threads, input gradients", threads);
             check_close(g.weight, single.weight, "weight gradient");
+            check_close(g.bandwidth, single.bandwidth, "bandwidth gradient");
         }
     }
 }
@@ -84,7 +86,7 @@ void test_paths_agree() {
         Case c;
         c.values = method;
         c.values.kernel_size = c.values.stride = {2, 2};
-        c.values.bandwidth = 20.0;
+        c.values.bandwidth = c.values.activation_bandwidth = 20.0;
         c.outputs = 11;
         c.prepare();
         set_vector_path("baseline");
@@ -97,6 +99,7 @@ void test_paths_agree() {
         const Gradients g = c.backward(expected);
         check_close(g.weight, gradients.weight, "weight gradient");
         check_close(g.first, gradients.first, "first gradient");
+        check_close(g.bandwidth, gradients.bandwidth, "bandwidth gradient");
     });
 }
 
@@ -106,7 +109,7 @@ void test_streaming() {
         Case c;
         c.values = method;
         c.values.kernel_size = {4, 4};
-        c.values.bandwidth = 20.0, c.values.iterations = 3;
+        c.values.bandwidth = c.values.activation_bandwidth = 20.0, c.values.iterations = 3;
         c.prepare();
         const Outputs o = c.forward();
         const Gradients g = c.backward(o);
@@ -125,7 +128,7 @@ void test_empty_batch() {
     const Outputs o = c.forward(3);
     const Gradients g = c.backward(o, 3);
     CHECK(o.pose.empty() && g.pose.empty(), "sizes");
-    for (const Floats* gradient : {&g.weight, &g.first, &g.second})
+    for (const Floats* gradient : {&g.weight, &g.first, &g.second, &g.bandwidth})
         for (float x : *gradient) CHECK(x == 0.0f, "gradient of nothing");
 }
 

@@ -82,6 +82,7 @@ void check_case(Case& c, int threads, bool gradients, std::mt19937& generator) {
     check_gradient(c, "weight", &TwinInputs::weight, g.weight, generator);
     check_gradient(c, "first", &TwinInputs::first, g.first, generator);
     check_gradient(c, "second", &TwinInputs::second, g.second, generator);
+    check_gradient(c, "bandwidth", &TwinInputs::bandwidth, g.bandwidth, generator);
 }
 
 std::vector<Case> geometries() {
@@ -122,6 +123,9 @@ void test_values() {
                 c.values.iterations = 1 + seed % 4;
                 // Distances are about 16 (l1) or 30 (l2): about half of them are inside the clip.
                 c.values.bandwidth = method.distance == "l1" ? 20.0 : 40.0;
+                const char* kernels[] = {"epanechnikov", "epanechnikov-clipped", "gaussian"};
+                c.values.activation_kernel = kernels[seed % 3];
+                c.values.activation_bandwidth = 0.8 * c.values.bandwidth;
                 c.values.step = 0.7;
                 c.values.vote_budget = seed % 3 ? 1 << 20 : 0;
                 check_case(c, 1 + int(seed % 4), c.batch == 1 || seed % 5 == 0, generator);
@@ -133,7 +137,7 @@ void test_values() {
         Case c;
         c.values = method;
         c.values.kernel_size = {4, 4}, c.values.iterations = method.method == "em" ? 3 : 10;
-        c.values.bandwidth = 60.0;
+        c.values.bandwidth = c.values.activation_bandwidth = 60.0;
         c.capsules = 2, c.outputs = 37, c.batch = 1, c.seed = ++seed;
         check_case(c, 2, false, generator);
     });

@@ -11,6 +11,7 @@ const double kMinusInfinity = -INFINITY;
 struct Field {
     const Case& c;
     Options o;
+    double h;                        // the bandwidth
     size_t I, J;
     Doubles u, a;                    // [I][J][16], [I]
     Doubles v, log_r;                // [J][16], [I][J]
@@ -26,10 +27,11 @@ struct Field {
         }
         return sum;
     }
-    double k(double x) const {
-        if (o.kernel == Kernel::gaussian) return std::exp(-x / 2);
-        return o.kernel == Kernel::epanechnikov_clipped && x >= 1 ? 0 : 1 - x;
+    double k(double x, Kernel kernel) const {
+        if (kernel == Kernel::gaussian) return std::exp(-x / 2);
+        return kernel == Kernel::epanechnikov_clipped && x >= 1 ? 0 : 1 - x;
     }
+    double k(double x) const { return k(x, o.kernel); }
     double log_k(double x) const { return o.kernel == Kernel::gaussian ? -x / 2 : safe_log(k(x)); }
     double log_slope(double x) const {
         if (o.kernel == Kernel::gaussian) return -x / 2;
@@ -77,7 +79,7 @@ struct Field {
                 if (top == kMinusInfinity) top = 0;
                 for (size_t i = 0; i < I; ++i) pi += std::exp(log_r[i * J + j] - top) / double(I);
                 for (size_t i = 0; i < I; ++i) {
-                    const double x = distance(i, j, &v[j * 16]) / o.bandwidth;
+                    const double x = distance(i, j, &v[j * 16]) / h;
                     state[i * J + j] = o.normalize == Normalize::softmax ? pi * std::exp(top) * k(x) : std::log(pi) + top + log_k(x);
                 }
             }
@@ -93,7 +95,7 @@ struct Field {
             mean(log_w, sums);
             for (size_t i = 0; i < I; ++i)
                 for (size_t j = 0; j < J; ++j) {
-                    x[i * J + j] = distance(i, j, &v[j * 16]) / o.bandwidth;
+                    x[i * J + j] = distance(i, j, &v[j * 16]) / h;
                     r[i * J + j] += o.step * a[i] * k(x[i * J + j]);
                 }
         }
@@ -104,7 +106,7 @@ struct Field {
             double centre[16], s = 0;
             for (int d = 0; d < 16; ++d) centre[d] = beta[j * 16 + size_t(d)] * v[j * 16 + size_t(d)];
             for (size_t i = 0; i < I; ++i)
-                s += std::exp(log_r[i * J + j]) * a[i] * k((distance(i, j, centre) + beta0[j]) / o.bandwidth);
+                s += std::exp(log_r[i * J + j]) * a[i] * k((distance(i, j, centre) + beta0[j]) / o.activation_bandwidth, o.activation_kernel);
             out[j] = s;
             top = std::max(top, s);
         }
@@ -145,14 +147,14 @@ struct Field {
 
 TwinInputs inputs_of(const Case& c) {
     const auto d = [](const Floats& f) { return Doubles(f.begin(), f.end()); };
-    return {d(c.pose), d(c.activation), d(c.weight), d(c.first), d(c.second)};
+    return {d(c.pose), d(c.activation), d(c.weight), d(c.first), d(c.second), {c.values.bandwidth}};
 }
 
 TwinOutputs twin_forward(const Case& c, const TwinInputs& in) {
     const OptionValues& v = c.values;
     const size_t I = size_t(c.inputs), J = size_t(c.outputs), fields = size_t(c.batch * c.out_height * c.out_width);
     TwinOutputs out = {Doubles(fields * J * 16), Doubles(fields * J)};
-    Field f{c, make_options(v), I, J, Doubles(I * J * 16), Doubles(I), Doubles(J * 16), Doubles(I * J)};
+    Field f{c, make_options(v), in.bandwidth[0], I, J, Doubles(I * J * 16), Doubles(I), Doubles(J * 16), Doubles(I * J)};
     for (size_t n = 0; n < fields; ++n) {
         const int64_t column = int64_t(n) % c.out_width, row = int64_t(n) / c.out_width % c.out_height, image = int64_t(n) / c.out_width / c.out_height;
         for (size_t i = 0; i < I; ++i) {

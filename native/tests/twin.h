@@ -7,7 +7,7 @@ namespace torchcaps { namespace testing {
 using Doubles = std::vector<double>;
 
 struct TwinInputs {
-    Doubles pose, activation, weight, first, second;
+    Doubles pose, activation, weight, first, second, bandwidth;
 };
 struct TwinOutputs {
     Doubles pose, activation;

@@ -25,12 +25,16 @@ def assert_finite(name: str, options: dict[str, object], votes: Tensor, activati
     votes, activation = votes.clone().requires_grad_(), activation.clone().requires_grad_()
     starts = method.parameters(votes.shape[-2], votes.shape[-1])
     parameters = {key: torch.full(p.shape, p.value, requires_grad=True) for key, p in starts.items()}
+    leaves = {"votes": votes, "activation": activation, **parameters}
+    if "bandwidth" in method.options:
+        leaves["bandwidth"] = torch.ones((), requires_grad=True)
+        options = {**options, "bandwidth": leaves["bandwidth"]}
     routed = method.route(votes, activation, parameters, iterations=iterations, **options)
     for key, value in routed._asdict().items():
         assert value.isfinite().all(), key
     weights = [torch.linspace(-1, 1, value.numel()).reshape(value.shape) for value in routed]
     sum((w * value).sum() for w, value in zip(weights, routed, strict=True)).backward()
-    for key, leaf in {"votes": votes, "activation": activation, **parameters}.items():
+    for key, leaf in leaves.items():
         assert leaf.grad is None or leaf.grad.isfinite().all(), f"gradient of {key}"
 
 

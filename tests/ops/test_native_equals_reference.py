@@ -13,6 +13,7 @@ from torch import Tensor
 
 from support import threads
 from torchcaps.functional import Epanechnikov, list_routings, routing_method, trace_routing
+from torchcaps.functional.activation import eq_9_density
 from torchcaps.functional.density import l1, resolve_distance, resolve_kernel
 from torchcaps.functional.em import weighted_variance
 from torchcaps.ops import dispatch, native, reference
@@ -26,7 +27,7 @@ from torchcaps.types import Capsules
 # reference itself loses more in float32, the core may lose several times that.
 TOLERANCE, TIMES_THE_REFERENCE = 1e-4, 10
 # In these, terms of 1 to 10 cancel (all of them do for a single vote): errors are compared with 1, not with the rest.
-CANCELLING = ("gradient of activation", "gradient of pose", "gradient of weight")
+CANCELLING = ("gradient of activation", "gradient of pose", "gradient of weight", "gradient of bandwidth")
 # Closer than this to a kink (u = v under l1, x = 1 of a clipped kernel), rounding may choose the other side's gradient.
 KINK = 2e-5
 LEAST_VARIANCE = 1e-3
@@ -44,6 +45,7 @@ class Case:
     options: dict[str, object]
     seed: int
     activity: float = 1.0  # the largest activation
+    learned: bool = False  # the bandwidth is a tensor, with a gradient
 
     def arguments(self, dtype: torch.dtype) -> dict[str, Tensor]:
         g = torch.Generator().manual_seed(self.seed)
@@ -58,6 +60,8 @@ class Case:
         values["activation"] = values["activation"] * (draw > 0.2) * self.activity + 2e-38 * (draw < 0.1)
         for name, start in routing_method(self.method).parameters(self.outputs, 16).items():
             values[name] = start.value + 0.2 * torch.randn(start.shape, generator=g)
+        if self.learned:
+            values["bandwidth"] = torch.tensor(self.options["bandwidth"])
         return {name: value.to(dtype).requires_grad_() for name, value in values.items()}
 
     def run(self, route: object, arguments: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -69,13 +73,13 @@ class Case:
             parameters,
             window=self.window,
             method=routing_method(self.method),
-            options=self.options,
+            options={**self.options, "bandwidth": arguments["bandwidth"]} if self.learned else self.options,
         )
         pose, activation = routed[:2]
         g = torch.Generator().manual_seed(self.seed + 1)
         loss = (pose * torch.randn(pose.shape, generator=g)).sum()
         loss = loss + (activation * torch.randn(activation.shape, generator=g)).sum()
-        gradients = torch.autograd.grad(loss, list(arguments.values()))
+        gradients = torch.autograd.grad(loss, list(arguments.values()), materialize_grads=True)
         found = {f"gradient of {name}": value for name, value in zip(arguments, gradients, strict=True)}
         return {"out pose": pose, "out activation": activation, **found}
 
@@ -94,15 +98,16 @@ class Case:
             one = torch.ones(())
             found = [weighted_variance(votes, r.pose, w, one, 0.0) for r, w in zip(trace, weights, strict=True)]
             return min(variance.min().item() for variance in found) > LEAST_VARIANCE
-        kernel, d = resolve_kernel(options["kernel"], options["normalize"]), resolve_distance(options["distance"])
-        centers = [(routed.pose, torch.zeros(())) for routed in trace[:-1]]
-        centers.append((a["beta"] * trace[-1].pose, a["beta0"]))
+        couplings = resolve_kernel(options["kernel"], options["normalize"]), options["bandwidth"]
+        d = resolve_distance(options["distance"])
+        centers = [(routed.pose, torch.zeros(()), *couplings) for routed in trace[:-1]]
+        centers.append((a["beta"] * trace[-1].pose, a["beta0"], *eq_9_density(**options)))
         nearest = math.inf
-        for center, offset in centers:
+        for center, offset, kernel, bandwidth in centers:
             if d is l1:
                 nearest = min(nearest, (votes - center.unsqueeze(-3)).abs().min().item())
             if kernel.clipped:
-                x = (d(votes, center.unsqueeze(-3)) + offset) / options["bandwidth"]
+                x = (d(votes, center.unsqueeze(-3)) + offset) / bandwidth
                 nearest = min(nearest, (x - 1).abs().min().item())
         return nearest > KINK
 
@@ -111,6 +116,7 @@ class Case:
 def cases(draw: st.DrawFn) -> Case:
     method = draw(st.sampled_from(list_routings(native=True)))
     options: dict[str, object] = {"iterations": draw(st.integers(1, 4))}
+    learned = False
     if method == "em":
         options["final_lambda"] = draw(st.sampled_from([0.01, 0.5]))
         options["lambda_decay"] = draw(st.sampled_from([0.95, 0.5]))
@@ -121,6 +127,11 @@ def cases(draw: st.DrawFn) -> Case:
             "distance": draw(st.sampled_from(["l1", "l2"])),
             "normalize": draw(st.sampled_from(["softmax", "sum"])),
             "bandwidth": draw(st.sampled_from([1.0, 6.0, 20.0])),
+            "activation_kernel": draw(st.sampled_from([None, *kernels])),
+            # not None where the bandwidth is learned: is_well_conditioned sees a number
+            "activation_bandwidth": draw(
+                st.sampled_from([1.0, 9.0] if (learned := draw(st.booleans())) else [None, 9.0])
+            ),
         }
         if method == "frms":
             options["step"] = draw(st.sampled_from([1.0, 0.5]))
@@ -137,6 +148,7 @@ def cases(draw: st.DrawFn) -> Case:
         method=method,
         options=options,
         seed=draw(st.integers(0, 2**31)),
+        learned=learned,
     )
 
 
@@ -171,6 +183,24 @@ def test_outputs_and_gradients(path: str, case: Case, count: int, channels_last:
     assume(case.is_well_conditioned())
     with threads(count), vector_path(path):
         assert_equal_to_reference(case, torch.channels_last if channels_last else torch.contiguous_format)
+
+
+@pytest.mark.parametrize("method", ["frms", "frem"])
+@pytest.mark.parametrize(
+    "kernel", ["epanechnikov", "gaussian", Epanechnikov(clipped=True), Epanechnikov(clipped=False)]
+)
+@pytest.mark.parametrize("normalize", ["softmax", "sum"])
+@pytest.mark.parametrize("iterations", [1, 2, 3])
+def test_a_learned_bandwidth(method: str, kernel: object, normalize: str, iterations: int) -> None:
+    for distance, bandwidth in (("l1", 9.0), ("l2", 12.0)):  # clipped kernels have votes on both sides
+        options = {"iterations": iterations, "kernel": kernel, "distance": distance, "normalize": normalize}
+        options |= {"bandwidth": bandwidth, "activation_kernel": "epanechnikov", "activation_bandwidth": 5.0}
+        window = Window((2, 2), (2, 2), (0, 0))
+        tries = (Case(1, 2, 4, 3, 5, window, method, options, seed, learned=True) for seed in range(50))
+        case = next(case for case in tries if case.is_well_conditioned())
+        assert_equal_to_reference(case, torch.channels_last)
+        gradient = case.run(reference.route_map, case.arguments(torch.float64))["gradient of bandwidth"]
+        assert (gradient != 0) == (iterations > 1)
 
 
 @pytest.mark.parametrize("method", list_routings(native=True))

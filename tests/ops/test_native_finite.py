@@ -32,7 +32,8 @@ def assert_finite(options: dict, pose: Tensor, activation: Tensor, outputs: int,
     """A map of one place, so that its capsules are the input capsules of one field."""
     pose = pose.reshape(len(pose), -1, 1, 1).clone().requires_grad_()
     activation = activation.reshape(len(pose), -1, 1, 1).clone().requires_grad_()
-    layer = ClassCapsules(activation.shape[1], outputs, 1, transform_std=0.5, iterations=iterations, **options)
+    options = {**options, "transform_std": 0.5, "learn_bandwidth": options["routing"] != "em"}
+    layer = ClassCapsules(activation.shape[1], outputs, 1, iterations=iterations, **options)
     with use_backend("native"):
         routed = layer(Capsules(pose, activation))
     for value in routed:

@@ -29,8 +29,10 @@ def arguments(method: str = "frem", batch: int = 2) -> tuple:
         0.3 * torch.randn(12, 8, 4, 4, generator=g),
         torch.randn(first, generator=g),
         torch.randn(8, generator=g),
+        torch.tensor(1.5),
     )
-    options = ([2, 2, 2, 2, 0, 0], method, 2, "epanechnikov", "l1", "softmax", list(native.NUMBERS.values()))
+    kernels = ("epanechnikov", "epanechnikov")
+    options = ([2, 2, 2, 2, 0, 0], method, 2, *kernels, "l1", "softmax", list(native.NUMBERS.values()))
     return *(t.requires_grad_() for t in tensors), *options
 
 
@@ -39,8 +41,8 @@ def test_opcheck(method: str) -> None:
     inputs = arguments(method)
     torch.library.opcheck(native.route, inputs)
     outputs = native.route(*inputs)
-    detached = [t.detach() for t in (*(torch.randn_like(o) for o in outputs), *inputs[:5], *outputs)]
-    torch.library.opcheck(native.route_backward, (*detached, *inputs[5:]))
+    detached = [t.detach() for t in (*(torch.randn_like(o) for o in outputs), *inputs[:6], *outputs)]
+    torch.library.opcheck(native.route_backward, (*detached, *inputs[6:]))
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
@@ -97,7 +99,7 @@ def run_once(threads: int) -> list[Tensor]:
         inputs = arguments(batch=7)
         outputs = native.route(*inputs)
         loss = sum((o * torch.linspace(-1, 1, o.numel()).reshape(o.shape)).sum() for o in outputs)
-        return [*outputs, *torch.autograd.grad(loss, inputs[:5])]
+        return [*outputs, *torch.autograd.grad(loss, inputs[:6])]
     finally:
         torch.set_num_threads(before)
 
@@ -151,7 +153,7 @@ def test_a_second_derivative_is_refused() -> None:
 
 
 def test_wrong_sizes_are_refused_by_the_core_itself() -> None:
-    pose, activation, weight, first, second, *options = arguments()
+    pose, activation, weight, first, second, *options = arguments()  # the bandwidth is the first of the options
     with torch.no_grad():
         for wrong in (
             (pose[:, :47], activation, weight, first, second),
@@ -163,4 +165,7 @@ def test_wrong_sizes_are_refused_by_the_core_itself() -> None:
             with pytest.raises(ValueError, match="wanted"):
                 native.route(*wrong, *options)
         with pytest.raises(ValueError, match="iterations"):
-            native.route(*arguments()[:5], [2, 2, 2, 2, 0, 0], "frem", 0, *options[3:])
+            native.route(*arguments()[:6], [2, 2, 2, 2, 0, 0], "frem", 0, *options[4:])
+        for bandwidth in (0.0, -1.0, float("nan")):
+            with pytest.raises(ValueError, match=r"bandwidth: got .*positive"):
+                native.route(pose, activation, weight, first, second, torch.tensor(bandwidth), *options[1:])

@@ -14,6 +14,7 @@ import torch
 from rich.console import Console
 from torch.nn.functional import mse_loss
 
+from support import tiny_hybrid
 from torchcaps.classifier import load
 from torchcaps.data import BatchLoader, Pipeline
 from torchcaps.errors import UserError
@@ -351,3 +352,15 @@ def test_capsules_learn_by_cross_entropy(recipe: Recipe) -> None:
         train(replace(recipe, loss="cross-entropy", epochs=5), output=RUN)
     assert seen[0] == pytest.approx(math.log(2), rel=0.05)  # chance, of two classes
     assert max(seen[-4:]) < min(seen[:4])
+
+
+def test_weight_decay_spares_the_bandwidths(recipe: Recipe) -> None:
+    recipe = replace(recipe, weight_decay=0.3)
+    for learn_bandwidth in (False, True):
+        network = tiny_hybrid(learn_bandwidth=learn_bandwidth)
+        optimizer = TrainingModule(network, recipe, 4).configure_optimizers()["optimizer"]
+        decays = {p: group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
+        for name, parameter in network.named_parameters():
+            assert decays.pop(parameter) == (0.0 if name.endswith("log_bandwidth") else 0.3), name
+        assert not decays
+        assert len(optimizer.param_groups) == (3 if learn_bandwidth else 2)

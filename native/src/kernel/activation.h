@@ -18,7 +18,7 @@ struct DensityActivation : MethodDefaults {
     // take(row, (d + beta0) / h) for the rows of a block and one vector of output capsules.
     template <class Take>
     TC_INLINE_MEMBER void arguments(const float* votes, long n, Vec* nearest, Take take) const {
-        const Vec offset = load(f.second + n * Vec::W), scale = all(f.inverse_bandwidth);
+        const Vec offset = load(f.second + n * Vec::W), scale = all(f.inverse_activation_bandwidth);
         block_distance<D>(votes + n * f.row_pitch, f.scaled_centre + n * kRowFloats, nullptr, nearest,
                           [&](int row, Vec d) { take(row, (d + offset) * scale); });
     }
@@ -34,7 +34,7 @@ struct DensityActivation : MethodDefaults {
                 Vec sum = load(scores + n * Vec::W);
                 arguments(votes, n, nullptr, [&](int row, Vec y) {
                     const Vec r = load(f.pairs(last.coupling, i + row) + n * Vec::W);
-                    sum = fma(r * broadcast(f.activation + i + row), f.kernel.value(y), sum);
+                    sum = fma(r * broadcast(f.activation + i + row), f.activation_kernel.value(y), sum);
                 });
                 store(scores + n * Vec::W, sum);
             }
@@ -63,8 +63,8 @@ struct DensityActivation : MethodDefaults {
             Vec nearest;
             arguments(votes, n, &nearest, [&](int row, Vec y) {
                 const long at = (i + row) * f.lanes + n * Vec::W;
-                const Vec k = f.kernel.value(y), a = broadcast(f.activation + i + row), coupled = load(last.coupling + at) * score;
-                const Vec pull = coupled * a * f.kernel.derivative(y, k) * all(f.inverse_bandwidth);
+                const Vec k = f.activation_kernel.value(y), a = broadcast(f.activation + i + row), coupled = load(last.coupling + at) * score;
+                const Vec pull = coupled * a * f.activation_kernel.derivative(y, k) * all(f.inverse_activation_bandwidth);
                 float* lanes = f.activation_gradient + (i + row) * Vec::W;
                 store(lanes, fma(coupled, k, load(lanes)));
                 store(f.activation_part + at, coupled * k * a);

@@ -36,8 +36,8 @@ struct Iteration {
 
 struct Field {
     const Problem* problem;
-    DensityKernel kernel;
-    float inverse_bandwidth;
+    DensityKernel kernel, activation_kernel;
+    float inverse_bandwidth, inverse_activation_bandwidth;
     long inputs, rows, outputs, vectors, lanes, iterations;
     long row_pitch;                                // votes of one vector of output capsules to those of the next
     bool keep, resident, fresh;
@@ -90,7 +90,9 @@ static Field make_field(const Problem& p, Arena& arena, bool backward) {
     Field f = {};
     f.problem = &p;
     f.kernel.kind = p.options.kernel;
+    f.activation_kernel.kind = p.options.activation_kernel;
     f.inverse_bandwidth = 1.0f / p.options.bandwidth;
+    f.inverse_activation_bandwidth = 1.0f / p.options.activation_bandwidth;
     f.inputs = p.inputs;
     f.outputs = p.outputs;
     f.rows = (p.inputs + kRows - 1) / kRows * kRows;

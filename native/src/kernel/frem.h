@@ -88,24 +88,29 @@ struct Frem : DensityActivation<Distance_> {
     TC_STEP_MEMBER void score_gradient(long t, long i) {
         Iteration &now = f.at(t), &before = f.at(t - 1);
         const Vec h = all(f.inverse_bandwidth);
+        Vec by_bandwidth = all(0.0f);
         for (long n = 0; n < f.vectors; ++n) {
             const Vec pi = plain() ? all(1.0f) : share(before, n);
             Vec by_share = load(f.share_gradient + n * Vec::W);
 #pragma GCC unroll 8
             for (int row = 0; row < kRows; ++row) {
                 float* distance = f.pairs(now.distance, i + row) + n * Vec::W;
-                const Vec x = load(distance) * h, g = load(f.block_gradient + row * f.lanes + n * Vec::W);
+                const Vec d = load(distance), x = d * h, g = load(f.block_gradient + row * f.lanes + n * Vec::W);
+                Vec pull;
                 if (plain()) {
                     by_share = by_share + g;
-                    store(distance, g * f.kernel.log_derivative(x) * h);
+                    pull = g * f.kernel.log_derivative(x) * h;
                 } else {
                     const Vec k = f.kernel.value(x);
                     by_share = fma(g, k, by_share);
-                    store(distance, g * pi * f.kernel.derivative(x, k) * h);
+                    pull = g * pi * f.kernel.derivative(x, k) * h;
                 }
+                store(distance, pull);
+                by_bandwidth = fma(pull, d, by_bandwidth);
             }
             store(f.share_gradient + n * Vec::W, by_share);
         }
+        store(f.sinks.bandwidth, load(f.sinks.bandwidth) + by_bandwidth);
     }
 };
 

@@ -34,6 +34,7 @@ struct Frms : DensityActivation<Distance_> {
     TC_STEP_MEMBER void score_gradient(long t, long i) {
         Iteration& now = f.at(t);
         const Vec h = all(f.inverse_bandwidth);
+        Vec by_bandwidth = all(0.0f);
         for (int row = 0; row < kRows; ++row) {
             const Vec step = all(f.problem->options.step), a = broadcast(f.activation + i + row);
             Vec by_activation = load(f.activation_gradient + (i + row) * Vec::W);
@@ -46,15 +47,17 @@ struct Frms : DensityActivation<Distance_> {
                 }
                 const Vec by_raw = load(f.raw + at) + g;
                 store(f.raw + at, by_raw);
-                const Vec x = load(now.distance + at) * h, k = f.kernel.value(x);
+                const Vec d = load(now.distance + at), x = d * h, k = f.kernel.value(x);
                 Vec by_x = by_raw * step * a * f.kernel.derivative(x, k);
                 // The Gaussian's slope is part of the weight: log w = log r' - x / 2. Epanechnikov's is flat.
                 if (f.kernel.kind == Kernel::gaussian) by_x = fma(all(-0.5f), load(f.block_mean_part + in_block), by_x);
                 store(now.distance + at, by_x * h);
+                by_bandwidth = fma(by_x * h, d, by_bandwidth);
                 by_activation = fma(by_raw * step, k, by_activation);
             }
             store(f.activation_gradient + (i + row) * Vec::W, by_activation);
         }
+        store(f.sinks.bandwidth, load(f.sinks.bandwidth) + by_bandwidth);
     }
 };
 

@@ -78,7 +78,10 @@ static void pack(const Problem& p, float* weight, float* first, float* second) {
     }
 }
 
-static void unpack(const Problem& p, const ParameterGradients& from, float* weight, float* first, float* second) {
+static void unpack(const Problem& p, const ParameterGradients& from, float* weight, float* first, float* second, float* bandwidth) {
+    double sum = 0.0;
+    for (int k = 0; k < Vec::W; ++k) sum += double(from.bandwidth[k]);
+    *bandwidth = float(-sum / double(p.options.bandwidth));
     for (int64_t i = 0; i < p.inputs; ++i)
         for (int64_t j = 0; j < p.outputs; ++j)
             for (int d = 0; d < kPoseSize; ++d)

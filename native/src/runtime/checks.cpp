@@ -153,6 +153,7 @@ Problem check_backward(const Options& o, const ForwardArrays& a, const BackwardA
     like(g.grad_weight, a.weight, "grad_weight");
     like(g.grad_first, a.first, "grad_first");
     like(g.grad_second, a.second, "grad_second");
+    check_shape(g.grad_bandwidth, Shape(), "grad_bandwidth");
     check_contiguous(g.grad_pose, "grad_pose");
     check_contiguous(g.grad_activation, "grad_activation");
     check_contiguous(g.grad_weight, "grad_weight");

@@ -18,7 +18,7 @@ struct ForwardArrays {
 };
 struct BackwardArrays {
     Array grad_out_pose, grad_out_activation;
-    Array grad_pose, grad_activation, grad_weight, grad_first, grad_second;
+    Array grad_pose, grad_activation, grad_weight, grad_first, grad_second, grad_bandwidth;
 };
 
 // Throw std::invalid_argument with the name of the array, what came and what was wanted.

@@ -15,15 +15,19 @@ constexpr size_t kGradientBudget = size_t(8) << 20;   // bytes
 
 // Sizes of the parameters in the kernels' packed layout, in floats, each a whole number of cache lines.
 struct PackedSizes {
-    size_t weight, first, second;
+    size_t weight, first, second, bandwidth;
     PackedSizes(const Problem& p, const Kernels& k) {
         const size_t rows = round_up(size_t(p.inputs), size_t(k.row_block)), lanes = round_up(size_t(p.outputs), size_t(k.width));
         weight = round_up(rows * lanes * kPoseSize, 16);
         first = round_up(lanes * kPoseSize, 16);
         second = round_up(lanes, 16);
+        bandwidth = round_up(size_t(k.width), 16);
     }
-    size_t total() const { return weight + first + second; }
-    ParameterGradients split(float* data) const { return {data, data + weight, data + weight + first}; }
+    size_t total() const { return weight + first + second + bandwidth; }
+    ParameterGradients split(float* data) const {
+        float *to_first = data + weight, *to_second = to_first + first;
+        return {data, to_first, to_second, to_second + second};
+    }
 };
 
 bool fields_overlap(const Problem& p) {
@@ -69,7 +73,8 @@ void run_forward(const Problem& p, int threads) {
     parallel_for(threads, threads, job);
 }
 
-void run_backward(const Problem& p, float* grad_weight, float* grad_first, float* grad_second, int threads) {
+void run_backward(const Problem& p, float* grad_weight, float* grad_first, float* grad_second, float* grad_bandwidth,
+                  int threads) {
     const Kernels& kernels = kernels_in_use();
     const int64_t per_image = p.out_height * p.out_width;
     // Where fields overlap, one image's input gradients are added up by one thread only, in a fixed order.
@@ -104,7 +109,7 @@ void run_backward(const Problem& p, float* grad_weight, float* grad_first, float
     parallel_for(threads, threads, job);
 
     add_parts(gradients.data(), gradient_size, parts, threads);
-    kernels.unpack(p, packed.sizes.split(gradients.data()), grad_weight, grad_first, grad_second);
+    kernels.unpack(p, packed.sizes.split(gradients.data()), grad_weight, grad_first, grad_second, grad_bandwidth);
 }
 
 }  // namespace torchcaps

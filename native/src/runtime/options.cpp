@@ -29,6 +29,15 @@ float read_number(double value, const char* name, bool positive) {
     return result;
 }
 
+// The plain name means clipped where a sum normalises, as everywhere in torchcaps.
+Kernel read_kernel(const std::string& value, const char* name, bool clipped) {
+    if (value == "epanechnikov") return clipped ? Kernel::epanechnikov_clipped : Kernel::epanechnikov;
+    if (value == "epanechnikov-unclipped") return Kernel::epanechnikov;
+    if (value == "epanechnikov-clipped") return Kernel::epanechnikov_clipped;
+    if (value == "gaussian") return Kernel::gaussian;
+    refuse(name, "'" + value + "'", "'epanechnikov', 'epanechnikov-clipped', 'epanechnikov-unclipped' or 'gaussian'");
+}
+
 }  // namespace
 
 Options make_options(const OptionValues& v) {
@@ -46,14 +55,8 @@ Options make_options(const OptionValues& v) {
     else if (v.normalize == "sum") o.normalize = Normalize::sum;
     else refuse("normalize", "'" + v.normalize + "'", "'softmax' or 'sum'");
 
-    // The plain name means clipped where a sum normalises, as everywhere in torchcaps.
-    if (v.kernel == "epanechnikov")
-        o.kernel = o.normalize == Normalize::sum ? Kernel::epanechnikov_clipped : Kernel::epanechnikov;
-    else if (v.kernel == "epanechnikov-unclipped") o.kernel = Kernel::epanechnikov;
-    else if (v.kernel == "epanechnikov-clipped") o.kernel = Kernel::epanechnikov_clipped;
-    else if (v.kernel == "gaussian") o.kernel = Kernel::gaussian;
-    else refuse("kernel", "'" + v.kernel + "'",
-                "'epanechnikov', 'epanechnikov-clipped', 'epanechnikov-unclipped' or 'gaussian'");
+    o.kernel = read_kernel(v.kernel, "kernel", o.normalize == Normalize::sum);
+    o.activation_kernel = read_kernel(v.activation_kernel, "activation_kernel", false);
 
     if (v.distance == "l1") o.distance = Distance::l1;
     else if (v.distance == "l2") o.distance = Distance::l2;
@@ -66,6 +69,7 @@ Options make_options(const OptionValues& v) {
     o.vote_budget = v.vote_budget;
 
     o.bandwidth = read_number(v.bandwidth, "bandwidth", true);
+    o.activation_bandwidth = read_number(v.activation_bandwidth, "activation_bandwidth", true);
     o.step = read_number(v.step, "step", false);
     o.final_lambda = read_number(v.final_lambda, "final_lambda", false);
     o.lambda_decay = read_number(v.lambda_decay, "lambda_decay", false);

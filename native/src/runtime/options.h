@@ -13,8 +13,8 @@ struct OptionValues {
     Pair kernel_size{1, 1}, stride{1, 1}, padding{0, 0};
     std::string method = "frem";
     int64_t iterations = 2;
-    std::string kernel = "epanechnikov", distance = "l1", normalize = "softmax";
-    double bandwidth = 1.0, step = 1.0, final_lambda = 0.01, lambda_decay = 0.95, variance_floor = 1e-8;
+    std::string kernel = "epanechnikov", activation_kernel = "epanechnikov", distance = "l1", normalize = "softmax";
+    double bandwidth = 1.0, activation_bandwidth = 1.0, step = 1.0, final_lambda = 0.01, lambda_decay = 0.95, variance_floor = 1e-8;
     int64_t vote_budget = 1 << 20;
 };
 

@@ -1,5 +1,7 @@
 """Eq. 9: the activation of a capsule is the density that routing found at its pose."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -56,19 +58,41 @@ def density_parameters(outputs: int, size: int) -> dict[str, Start]:
     return {"beta": Start((outputs, size), 1.0), "beta0": Start((outputs,), 0.0)}
 
 
+def eq_9_density(
+    *,
+    activation_kernel: str | Kernel | None,
+    activation_bandwidth: float | None,
+    kernel: str | Kernel = "epanechnikov",
+    normalize: Normalize = "softmax",
+    bandwidth: float | Tensor = 1.0,
+    **_of_the_clustering: object,
+) -> tuple[Kernel, float]:
+    """The kernel and the bandwidth of eq. 9: its own, or else those of the couplings.
+
+    Eq. 9 has no normalisation, so "epanechnikov" given for it alone is the unclipped kernel. A bandwidth that is a
+    tensor is the couplings' alone: without one of its own, eq. 9 then takes 1.
+    """
+    if activation_kernel is None:
+        k = resolve_kernel(kernel, normalize)
+    else:
+        k = resolve_kernel(activation_kernel, "softmax", name="activation_kernel")
+    if activation_bandwidth is None:
+        return k, 1.0 if isinstance(bandwidth, Tensor) else bandwidth
+    check_number("activation_bandwidth", activation_bandwidth)
+    return k, activation_bandwidth
+
+
 def activate(
     votes: Tensor,
     activation: Tensor,
     clusters: Clusters,
     parameters: Parameters,
     *,
-    kernel: str | Kernel = "epanechnikov",
     distance: str | Distance = "l1",
-    normalize: Normalize = "softmax",
-    bandwidth: float = 1.0,
-    **_of_the_clustering: object,
+    **options: Any,
 ) -> Routed:
     """Complete the clusters of FRMS or FREM, found with the same options, by their activation."""
+    kernel, bandwidth = eq_9_density(**options)
     a = capsule_activation(
         votes,
         activation,
@@ -78,7 +102,6 @@ def activate(
         parameters["beta0"],
         kernel=kernel,
         distance=distance,
-        normalize=normalize,
         bandwidth=bandwidth,
     )
     return Routed(clusters.pose, a, clusters.coupling)

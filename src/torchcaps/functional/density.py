@@ -129,7 +129,7 @@ KERNELS = ("epanechnikov", "gaussian")
 NORMALIZATIONS = ("softmax", "sum")
 
 
-def resolve_kernel(kernel: str | Kernel, normalize: Normalize) -> Kernel:
+def resolve_kernel(kernel: str | Kernel, normalize: Normalize, *, name: str = "kernel") -> Kernel:
     """The kernel of a name. Softmax lifts the bandwidth restriction, so there "epanechnikov" is not clipped."""
     if normalize not in NORMALIZATIONS:
         raise ValueError(f"normalize={normalize!r}: wanted one of {', '.join(NORMALIZATIONS)}")
@@ -138,13 +138,13 @@ def resolve_kernel(kernel: str | Kernel, normalize: Normalize) -> Kernel:
             return Epanechnikov(clipped=normalize == "sum")
         if kernel == "gaussian":
             return Gaussian()
-        raise ValueError(f"kernel={kernel!r}: wanted one of {', '.join(KERNELS)}, or an object like Epanechnikov()")
+        raise ValueError(f"{name}={kernel!r}: wanted one of {', '.join(KERNELS)}, or an object like Epanechnikov()")
     missing = [name for name in ("value", "derivative", "clipped") if not hasattr(kernel, name)]
     if missing:
         raise TypeError(
-            f"kernel={kernel!r} has no {', '.join(missing)}: a kernel object has value(x), derivative(x) and clipped"
+            f"{name}={kernel!r} has no {', '.join(missing)}: a kernel object has value(x), derivative(x) and clipped"
         )
-    return ClippedKernel(kernel) if kernel.clipped and not isinstance(kernel, Epanechnikov) else kernel
+    return ClippedKernel(kernel) if kernel.clipped and not isinstance(kernel, Epanechnikov | ClippedKernel) else kernel
 
 
 def resolve_distance(distance: str | Distance) -> Distance:
@@ -161,6 +161,22 @@ def check_number(name: str, value: float, *, positive: bool = True) -> None:
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not number or (positive and value <= 0):
         raise ValueError(f"{name}={value!r}: wanted a {'positive, ' if positive else ''}finite number")
+
+
+def check_bandwidth(bandwidth: float | Tensor) -> None:
+    """Raise unless this is a positive, finite number, or a floating-point tensor ``[]`` that holds one."""
+    if not isinstance(bandwidth, Tensor):
+        return check_number("bandwidth", bandwidth)
+    if bandwidth.shape or not bandwidth.is_floating_point():
+        raise ValueError(
+            f"bandwidth is a {bandwidth.dtype} tensor of shape {list(bandwidth.shape)}: "
+            "expected a number, or a floating-point tensor []"
+        )
+    # elsewhere, looking at the value would stop a device's queue; compiled or transformed, there may be none
+    has_value = not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active()
+    if bandwidth.device.type == "cpu" and has_value:
+        check_number("bandwidth", bandwidth.detach().item())
+    return None
 
 
 def check_votes(votes: Tensor, activation: Tensor | None, iterations: int) -> None:
@@ -184,7 +200,7 @@ def check_votes(votes: Tensor, activation: Tensor | None, iterations: int) -> No
         raise ValueError(f"iterations={iterations!r}: wanted a whole number of at least 1")
 
 
-def scaled_distance(distance: Distance, votes: Tensor, pose: Tensor, bandwidth: float) -> Tensor:
+def scaled_distance(distance: Distance, votes: Tensor, pose: Tensor, bandwidth: float | Tensor) -> Tensor:
     """d(u_ij, v_j) / h, the argument of the kernel: ``[..., I, J, D]``, ``[..., J, D]`` -> ``[..., I, J]``."""
     x = distance(votes, pose.unsqueeze(-3))
     if x.shape != votes.shape[:-1]:

@@ -10,7 +10,7 @@ from torchcaps.functional.density import (
     Distance,
     Kernel,
     Normalize,
-    check_number,
+    check_bandwidth,
     check_votes,
     log_coupling,
     log_mean_exp_inputs,
@@ -33,13 +33,14 @@ def frem(
     kernel: str | Kernel = "epanechnikov",
     distance: str | Distance = "l1",
     normalize: Normalize = "softmax",
-    bandwidth: float = 1.0,
+    bandwidth: float | Tensor = 1.0,
 ) -> Clusters:
     """FREM: the expectation of r is the mixture coefficient times the kernel.
 
     Shapes: votes ``[..., I, J, D]``, activation ``[..., I]`` -> pose ``[..., J, D]``, coupling ``[..., I, J]``.
 
     With the paper's unclipped kernel and a distance above 1, k is negative and a larger pi_j *lowers* r.
+    A bandwidth that is a tensor ``[]`` gets a gradient.
 
     >>> import torch
     >>> pose, coupling = frem(torch.randn(6, 3, 16), torch.rand(6))
@@ -47,7 +48,7 @@ def frem(
     (torch.Size([3, 16]), torch.Size([6, 3]))
     """
     check_votes(votes, activation, iterations)
-    check_number("bandwidth", bandwidth)
+    check_bandwidth(bandwidth)
     k, d = resolve_kernel(kernel, normalize), resolve_distance(distance)
 
     r = torch.zeros_like(votes[..., 0])  # [..., I, J]; any constant has r' = 1 / J
@@ -65,6 +66,16 @@ def frem(
 
 
 @register_routing("frem", label="FREM", algorithm=frem, parameters=density_parameters, native=("beta", "beta0"))
-def route_frem(votes: Tensor, activation: Tensor, parameters: Parameters, **options: Any) -> Routed:
-    """FREM with the activation of eq. 9."""
-    return activate(votes, activation, frem(votes, activation, **options), parameters, **options)
+def route_frem(
+    votes: Tensor,
+    activation: Tensor,
+    parameters: Parameters,
+    *,
+    activation_kernel: str | Kernel | None = None,
+    activation_bandwidth: float | None = None,
+    **options: Any,
+) -> Routed:
+    """FREM with the activation of eq. 9, which may have a kernel and a bandwidth of its own."""
+    clusters = frem(votes, activation, **options)
+    options |= {"activation_kernel": activation_kernel, "activation_bandwidth": activation_bandwidth}
+    return activate(votes, activation, clusters, parameters, **options)

@@ -10,6 +10,7 @@ from torchcaps.functional.density import (
     Distance,
     Kernel,
     Normalize,
+    check_bandwidth,
     check_number,
     check_votes,
     log_coupling,
@@ -33,7 +34,7 @@ def frms(
     kernel: str | Kernel = "epanechnikov",
     distance: str | Distance = "l1",
     normalize: Normalize = "softmax",
-    bandwidth: float = 1.0,
+    bandwidth: float | Tensor = 1.0,
     step: float = 1.0,
 ) -> Clusters:
     """FRMS: poses by mean shift, r by gradient steps of size ``step`` (the paper's alpha).
@@ -41,6 +42,7 @@ def frms(
     Shapes: votes ``[..., I, J, D]``, activation ``[..., I]`` -> pose ``[..., J, D]``, coupling ``[..., I, J]``.
 
     Before the first pose exists k' is taken as constant, which makes the first pose the weighted mean.
+    A bandwidth that is a tensor ``[]`` gets a gradient.
 
     >>> import torch
     >>> pose, coupling = frms(torch.randn(2, 6, 3, 16), torch.rand(2, 6), kernel="gaussian")
@@ -48,7 +50,7 @@ def frms(
     (torch.Size([2, 3, 16]), torch.Size([2, 6, 3]))
     """
     check_votes(votes, activation, iterations)
-    check_number("bandwidth", bandwidth)
+    check_bandwidth(bandwidth)
     check_number("step", step, positive=False)
     k, d = resolve_kernel(kernel, normalize), resolve_distance(distance)
 
@@ -66,6 +68,16 @@ def frms(
 
 
 @register_routing("frms", label="FRMS", algorithm=frms, parameters=density_parameters, native=("beta", "beta0"))
-def route_frms(votes: Tensor, activation: Tensor, parameters: Parameters, **options: Any) -> Routed:
-    """FRMS with the activation of eq. 9."""
-    return activate(votes, activation, frms(votes, activation, **options), parameters, **options)
+def route_frms(
+    votes: Tensor,
+    activation: Tensor,
+    parameters: Parameters,
+    *,
+    activation_kernel: str | Kernel | None = None,
+    activation_bandwidth: float | None = None,
+    **options: Any,
+) -> Routed:
+    """FRMS with the activation of eq. 9, which may have a kernel and a bandwidth of its own."""
+    clusters = frms(votes, activation, **options)
+    options |= {"activation_kernel": activation_kernel, "activation_bandwidth": activation_bandwidth}
+    return activate(votes, activation, clusters, parameters, **options)

@@ -61,20 +61,22 @@ def register_routing(
     parameters: Callable[[int, int], dict[str, Start]],
     native: tuple[str, str] | None = None,
 ) -> Callable[[Route], Route]:
-    """Register a ``route`` function; the keyword-only arguments of ``algorithm`` are the method's options."""
-    options = {
-        key: argument.default
-        for key, argument in inspect.signature(algorithm).parameters.items()
-        if argument.kind is inspect.Parameter.KEYWORD_ONLY
-    }
+    """Register a ``route`` function; its keyword-only arguments and those of ``algorithm`` are the method's options."""
 
     def register(route: Route) -> Route:
         if name in _METHODS:
             raise ValueError(f"routing method {name!r} is registered already")
+        options = {**keyword_only(algorithm), **keyword_only(route)}
         _METHODS[name] = RoutingMethod(name, label, parameters, route, options, native)
         return route
 
     return register
+
+
+def keyword_only(function: Callable[..., Any]) -> dict[str, Any]:
+    """The keyword-only arguments of a function, with their defaults."""
+    arguments = inspect.signature(function).parameters.values()
+    return {a.name: a.default for a in arguments if a.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
 def routing_method(name: str) -> RoutingMethod:

@@ -69,6 +69,7 @@ class HybridNetwork(Network):
         iterations: int = 2,
         transform_std: float = 0.1,
         beta_init: BetaInit = "neutral",
+        learn_bandwidth: bool = False,
         conv_init: ConvInit = "paper",
         norm: Norm = None,
         residual: bool = True,
@@ -96,6 +97,7 @@ class HybridNetwork(Network):
             "iterations": iterations,
             "transform_std": transform_std,
             "beta_init": beta_init,
+            "learn_bandwidth": learn_bandwidth,
             **routing_options,
         }
         convolutions: dict[str, Any] = {"conv_init": conv_init, "norm": norm}

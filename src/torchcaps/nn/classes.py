@@ -36,6 +36,7 @@ class ClassCapsules(RoutedLayer):
         iterations: int = 2,
         transform_std: float = 0.1,
         beta_init: BetaInit = "neutral",
+        learn_bandwidth: bool = False,
         **routing_options: Any,
     ) -> None:
         check_positive("ClassCapsules", classes=classes)
@@ -51,6 +52,7 @@ class ClassCapsules(RoutedLayer):
             iterations=iterations,
             transform_std=transform_std,
             beta_init=beta_init,
+            learn_bandwidth=learn_bandwidth,
             routing_options=routing_options,
         )
         self.map_size, self.shared, self.coordinates = size, shared, coordinates

@@ -44,6 +44,7 @@ class CapsuleConv2d(RoutedLayer):
         transform_std: float = 0.1,
         beta_init: BetaInit = "neutral",
         norm: Norm = None,
+        learn_bandwidth: bool = False,
         **routing_options: Any,
     ) -> None:
         window = Window(pair("kernel_size", kernel_size, 1), pair("stride", stride, 1), pair("padding", padding, 0))
@@ -55,6 +56,7 @@ class CapsuleConv2d(RoutedLayer):
             iterations=iterations,
             transform_std=transform_std,
             beta_init=beta_init,
+            learn_bandwidth=learn_bandwidth,
             routing_options=routing_options,
         )
         self.window = window

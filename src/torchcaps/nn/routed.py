@@ -1,5 +1,6 @@
 """What all layers with routing have in common."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.functional.density import check_number
-from torchcaps.functional.registry import Parameters, routing_method
+from torchcaps.functional.registry import Parameters, list_routings, routing_method
 from torchcaps.nn.initial import PAPER_STD, truncated_normal_
 from torchcaps.ops import dispatch, reference
 from torchcaps.ops.window import Window
@@ -24,9 +25,13 @@ class RoutedLayer(nn.Module):
 
     ``beta_init="paper"`` starts the method's parameters like the paper's other weights (deviation 0.01). In eq. 9 that
     all but removes the poses from the activation, so the default is the method's neutral start.
+
+    ``learn_bandwidth=True`` learns the bandwidth of the couplings, exp(``log_bandwidth``), from that of the options on;
+    the activation's is then ``activation_bandwidth``, or 1.
     """
 
     weight: nn.Parameter
+    log_bandwidth: nn.Parameter | None
 
     def __init__(
         self,
@@ -38,6 +43,7 @@ class RoutedLayer(nn.Module):
         iterations: int,
         transform_std: float,
         beta_init: BetaInit,
+        learn_bandwidth: bool,
         routing_options: dict[str, Any],
     ) -> None:
         super().__init__()
@@ -49,6 +55,15 @@ class RoutedLayer(nn.Module):
         self.method = routing_method(routing)
         self.routing_options = {"iterations": iterations, **routing_options}
         self.method.check_options(self.routing_options)
+        if learn_bandwidth and "bandwidth" not in self.method.options:
+            able = " or ".join(name for name in list_routings() if "bandwidth" in routing_method(name).options)
+            raise ValueError(f"learn_bandwidth=True: routing {routing!r} has no bandwidth, expected {able}")
+        bandwidth: Any = {**self.method.options, **routing_options}.get("bandwidth")
+        if isinstance(bandwidth, Tensor):
+            raise TypeError(
+                "bandwidth is a tensor, which would neither move nor be saved with the layer: "
+                "expected a number; learn_bandwidth=True learns it"
+            )
         # one vote, so that a wrong value of an option is told now and not in the first forward pass
         start = {name: torch.full(p.shape, p.value) for name, p in self.method.parameters(1, POSE_SIZE).items()}
         self.method.route(torch.zeros(1, 1, POSE_SIZE), torch.ones(1), start, **self.routing_options)
@@ -60,6 +75,8 @@ class RoutedLayer(nn.Module):
             self.register_parameter(name, nn.Parameter(torch.full(parameter.shape, parameter.value)))
             if beta_init == "paper":
                 truncated_normal_(getattr(self, name), PAPER_STD)
+        learned = nn.Parameter(torch.tensor(math.log(bandwidth))) if learn_bandwidth else None
+        self.register_parameter("log_bandwidth", learned)
         for name, option in routing_options.items():
             if isinstance(option, nn.Module):  # a learned distance or kernel moves and is saved with the layer
                 self.add_module(name, option)
@@ -107,6 +124,8 @@ class RoutedLayer(nn.Module):
             "options": self.routing_options,
             "vote_offset": vote_offset,
         }
+        if self.log_bandwidth is not None:
+            options["options"] = {**self.routing_options, "bandwidth": self.log_bandwidth.to(weight.dtype).exp()}
         if not self._records:
             return dispatch.route_map(capsules, weight, parameters, affine=affine, **options)
         routed = reference.route_map(capsules, weight, parameters, **options)
@@ -125,7 +144,8 @@ class RoutedLayer(nn.Module):
     def describe_routing(self) -> str:
         """For ``repr``: the method and its options."""
         options = "".join(f", {name}={value}" for name, value in self.routing_options.items())
-        return f"routing={self.method.name}{options}"
+        learned = "" if self.log_bandwidth is None else ", learn_bandwidth=True"
+        return f"routing={self.method.name}{options}{learned}"
 
 
 @contextmanager

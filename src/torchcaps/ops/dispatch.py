@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchcaps.functional.activation import eq_9_density
 from torchcaps.functional.density import Epanechnikov, Gaussian
 from torchcaps.functional.registry import Parameters, RoutingMethod, list_routings
 from torchcaps.ops import compiled, native, reference
@@ -75,8 +76,9 @@ def why_not_native(
         return f"the native core computes in float32, and the capsules are {pose.dtype}"
     if vote_offset is not None:
         return "the native core has no coordinate addition"
-    if "kernel" in full and native_kernel(full["kernel"]) is None:
-        return f"the native core has the kernels epanechnikov and gaussian, not {full['kernel']!r}"
+    for name in ("kernel", "activation_kernel"):
+        if full.get(name) is not None and native_kernel(full[name]) is None:
+            return f"the native core has the kernels epanechnikov and gaussian, not {name}={full[name]!r}"
     if "distance" in full and full["distance"] not in NATIVE_DISTANCES:
         return f"the native core has the distances {' and '.join(NATIVE_DISTANCES)}, not {full['distance']!r}"
     if native.is_transformed():
@@ -102,12 +104,17 @@ def _route_natively(
     options: Mapping[str, Any],
     affine: Affine | None,
 ) -> tuple[Tensor, Tensor]:
-    tensors = (*capsules, weight, *(parameters[name] for name in method.native or ()))
+    if "activation_kernel" in options:
+        kernel, number = eq_9_density(**options)
+        options = {**options, "activation_kernel": kernel, "activation_bandwidth": number}
+    bandwidth = torch.as_tensor(options.get("bandwidth", 1.0), dtype=weight.dtype)
+    tensors = (*capsules, weight, *(parameters[name] for name in method.native or ()), bandwidth)
     how = (
         [size for pair in window for size in pair],
         method.name,
         options["iterations"],
         native_kernel(options.get("kernel", "epanechnikov")),
+        native_kernel(options.get("activation_kernel", "epanechnikov")),
         options.get("distance", "l1"),
         options.get("normalize", "softmax"),
         [float(options.get(name, default)) for name, default in native.NUMBERS.items()],

@@ -20,7 +20,7 @@ else:
 
 # The numeric options of all methods in the order in which the operators take them, and the value that stands for them
 # in a method that has no such option.
-NUMBERS = {"bandwidth": 1.0, "step": 1.0, "final_lambda": 0.01, "lambda_decay": 0.95, "variance_floor": 1e-8}
+NUMBERS = {"activation_bandwidth": 1.0, "step": 1.0, "final_lambda": 0.01, "lambda_decay": 0.95, "variance_floor": 1e-8}
 
 
 @torch.library.custom_op("torchcaps::route", mutates_args=(), device_types="cpu")
@@ -30,24 +30,27 @@ def route(
     weight: Tensor,
     first: Tensor,
     second: Tensor,
+    bandwidth: Tensor,
     window: list[int],
     method: str,
     iterations: int,
     kernel: str,
+    activation_kernel: str,
     distance: str,
     normalize: str,
     numbers: list[float],
 ) -> tuple[Tensor, Tensor]:
     """Maps ``[B, 16 n, H, W]``, ``[B, n, H, W]`` -> pose ``[B, Ho, Wo, 16 J]``, activation ``[B, Ho, Wo, J]``.
 
-    ``first`` and ``second`` are the method's parameters: beta and beta0, or beta_u and beta_a.
+    ``first`` and ``second`` are the method's parameters: beta and beta0, or beta_u and beta_a. ``bandwidth []`` is that
+    of the couplings; EM has none, and any number will do.
     """
     out_pose, out_activation = _new_outputs(pose, weight, window)
     core.forward(
         *_as_the_core_reads(pose, activation, weight, first, second),
         out_pose,
         out_activation,
-        _spec(window, method, iterations, kernel, distance, normalize, numbers),
+        _spec(bandwidth, window, method, iterations, kernel, activation_kernel, distance, normalize, numbers),
         torch.get_num_threads(),
     )
     return out_pose, out_activation
@@ -60,12 +63,14 @@ def route_affine(
     weight: Tensor,
     first: Tensor,
     second: Tensor,
+    bandwidth: Tensor,
     scale: Tensor,
     shift: Tensor,
     window: list[int],
     method: str,
     iterations: int,
     kernel: str,
+    activation_kernel: str,
     distance: str,
     normalize: str,
     numbers: list[float],
@@ -76,7 +81,7 @@ def route_affine(
         *_as_the_core_reads(pose, activation, weight, first, second),
         out_pose,
         out_activation,
-        _spec(window, method, iterations, kernel, distance, normalize, numbers),
+        _spec(bandwidth, window, method, iterations, kernel, activation_kernel, distance, normalize, numbers),
         torch.get_num_threads(),
         scale.detach().contiguous(),
         shift.detach().contiguous(),
@@ -93,19 +98,21 @@ def route_backward(
     weight: Tensor,
     first: Tensor,
     second: Tensor,
+    bandwidth: Tensor,
     out_pose: Tensor,
     out_activation: Tensor,
     window: list[int],
     method: str,
     iterations: int,
     kernel: str,
+    activation_kernel: str,
     distance: str,
     normalize: str,
     numbers: list[float],
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of the five tensors of :func:`route`; the votes are made again from the inputs."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of the six tensors of :func:`route`; the votes are made again from the inputs."""
     inputs = _as_the_core_reads(pose, activation, weight, first, second)
-    gradients = _new_gradients(pose, activation, weight, first, second)
+    gradients = _new_gradients(pose, activation, weight, first, second, bandwidth)
     core.backward(
         *inputs,
         out_pose.detach(),
@@ -114,14 +121,22 @@ def route_backward(
         grad_activation.detach().contiguous(),
         *(gradient.permute(0, 2, 3, 1) for gradient in gradients[:2]),
         *gradients[2:],
-        _spec(window, method, iterations, kernel, distance, normalize, numbers),
+        _spec(bandwidth, window, method, iterations, kernel, activation_kernel, distance, normalize, numbers),
         torch.get_num_threads(),
     )
     return gradients
 
 
 def _spec(
-    window: list[int], method: str, iterations: int, kernel: str, distance: str, normalize: str, numbers: list[float]
+    bandwidth: Tensor,
+    window: list[int],
+    method: str,
+    iterations: int,
+    kernel: str,
+    activation_kernel: str,
+    distance: str,
+    normalize: str,
+    numbers: list[float],
 ) -> Any:
     kh, kw, sh, sw, ph, pw = window
     return core.Spec(
@@ -131,8 +146,10 @@ def _spec(
         method=method,
         iterations=iterations,
         kernel=kernel,
+        activation_kernel=activation_kernel,
         distance=distance,
         normalize=normalize,
+        bandwidth=bandwidth.item(),
         **dict(zip(NUMBERS, numbers, strict=True)),
     )
 
@@ -159,35 +176,35 @@ def _new_outputs(pose: Tensor, weight: Tensor, window: list[int]) -> tuple[Tenso
 
 
 def _new_gradients(
-    pose: Tensor, activation: Tensor, weight: Tensor, first: Tensor, second: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    pose: Tensor, activation: Tensor, weight: Tensor, first: Tensor, second: Tensor, bandwidth: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     def like_map(maps: Tensor) -> Tensor:
         return torch.empty_like(maps, memory_format=torch.channels_last)
 
     def like(parameter: Tensor) -> Tensor:
         return torch.empty_like(parameter, memory_format=torch.contiguous_format)
 
-    return like_map(pose), like_map(activation), like(weight), like(first), like(second)
+    return like_map(pose), like_map(activation), like(weight), like(first), like(second), like(bandwidth)
 
 
 @route.register_fake
-def _(pose: Tensor, activation: Tensor, weight: Tensor, first: Tensor, second: Tensor, *options: Any) -> Any:
-    return _new_outputs(pose, weight, options[0])
+def _(pose: Tensor, activation: Tensor, weight: Tensor, *rest: Any) -> Any:
+    return _new_outputs(pose, weight, rest[3])
 
 
 @route_affine.register_fake
 def _(pose: Tensor, activation: Tensor, weight: Tensor, *rest: Any) -> Any:
-    return _new_outputs(pose, weight, rest[4])
+    return _new_outputs(pose, weight, rest[5])
 
 
 @route_backward.register_fake
 def _(grad_pose: Tensor, grad_activation: Tensor, *inputs: Any) -> Any:
-    return _new_gradients(*inputs[:5])
+    return _new_gradients(*inputs[:6])
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(*inputs[:5], *output)
-    ctx.options = inputs[5:]
+    ctx.save_for_backward(*inputs[:6], *output)
+    ctx.options = inputs[6:]
 
 
 def _gradients(ctx: Any, grad_pose: Tensor, grad_activation: Tensor) -> tuple[Any, ...]:

@@ -54,6 +54,9 @@ def on_hybrid64(name: str, asks: str, **changes: Any) -> Trial:
 # no decoder; the paper's network ("full"), the CNN's convolutions with capsules after them ("pooled"), and the CNN.
 BOTH: dict[str, Any] = {"camera": "both", "resize": 48, "batch_size": 50, "norm": "batch", "rate": 2e-3}
 FULL = BOTH | {"loss": "cross-entropy", "reconstruction": 0.0, "routing_rate": 1.0, "transform_std": 0.03}
+# softmax(log pi_j - d / h) for the couplings, h = 16 to begin with; eq. 9 as ever
+LOG_PRIOR: dict[str, Any] = {"kernel": "gaussian", "normalize": "sum", "bandwidth": 8.0}
+LOG_PRIOR |= {"activation_kernel": "epanechnikov", "activation_bandwidth": 1.0}
 SHARED: dict[str, Any] = {"class_shared": True, "class_coordinates": True}
 
 
@@ -86,6 +89,14 @@ NORMED = [
     *pooled("pooled-decoder", "does reconstruction help to carry over?", reconstruction=0.002),
     *pooled("pooled-one-iteration", "without routing: means of votes", iterations=1),
     *pooled("pooled-three-iterations", "couplings that follow poses further", iterations=3),
+    *pooled("pooled-bandwidth", "couplings whose bandwidth each layer learns", learn_bandwidth=True),
+    *pooled(
+        "pooled-log-prior",
+        "pi in log space, for three iterations, with a bandwidth that is learned",
+        iterations=3,
+        learn_bandwidth=True,
+        routing_options=LOG_PRIOR,
+    ),
     *pooled("pooled-std-0.01", "the paper's smallest deviation", transform_std=0.01),
     *pooled("pooled-std-0.1", "votes further apart at the start", transform_std=0.1),
     *pooled("pooled-std-0.3", "further still", transform_std=0.3),

@@ -128,6 +128,7 @@ def make_classifier(recipe: Recipe, splits: Splits, pipeline: Pipeline) -> Class
             "routing": recipe.routing,
             "iterations": recipe.iterations,
             "transform_std": recipe.transform_std,
+            "learn_bandwidth": recipe.learn_bandwidth,
             "residual": recipe.residual,
             **{name: list(sizes) for name in WINDOWS if (sizes := getattr(recipe, name))},
             "class_shared": recipe.class_shared,

@@ -103,12 +103,16 @@ class TrainingModule(LightningModule):
         recipe = self.recipe
         # Not asked of the trainer, which would then set its loaders up too early, and lose where they were.
         steps = recipe.epochs * self.steps_per_epoch
-        matrices = [layer.weight for layer in self.network.modules() if isinstance(layer, RoutedLayer)]
-        others = [p for p in self.network.parameters() if all(p is not matrix for matrix in matrices)]
-        groups = [
-            {"params": others, "lr": recipe.rate},
+        layers = [layer for layer in self.network.modules() if isinstance(layer, RoutedLayer)]
+        matrices = [layer.weight for layer in layers]
+        bandwidths = [layer.log_bandwidth for layer in layers if layer.log_bandwidth is not None]
+        apart = {id(p) for p in (*matrices, *bandwidths)}
+        groups: list[dict[str, Any]] = [
+            {"params": [p for p in self.network.parameters() if id(p) not in apart], "lr": recipe.rate},
             {"params": matrices, "lr": recipe.rate * recipe.routing_rate},
         ]
+        if bandwidths:  # decay would pull them to 1, which is no smaller than another bandwidth
+            groups.append({"params": bandwidths, "lr": recipe.rate, "weight_decay": 0.0})
         optimizer = torch.optim.AdamW(groups, weight_decay=recipe.weight_decay, eps=ADAM_EPSILON)
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: rate_at(step, steps=steps, schedule=recipe.schedule, warm_up=recipe.warm_up)

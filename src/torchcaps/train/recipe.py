@@ -84,6 +84,8 @@ class Recipe:
     """Deviation of the transformation matrices at the start."""
     routing_options: dict[str, float | str] = field(default_factory=dict)
     """Further options of the routing method: kernel, distance, normalize, bandwidth."""
+    learn_bandwidth: bool = False
+    """Learn the bandwidth of the couplings of each layer; its start is the option's."""
     conv_init: ConvInit = "paper"
     """Start of the convolutions: the paper's deviation of 0.01, or PyTorch's own."""
     first_channels: int = 64
