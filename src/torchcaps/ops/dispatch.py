@@ -107,7 +107,8 @@ def _route_natively(
     if "activation_kernel" in options:
         kernel, number = eq_9_density(**options)
         options = {**options, "activation_kernel": kernel, "activation_bandwidth": number}
-    bandwidth = torch.as_tensor(options.get("bandwidth", 1.0), dtype=weight.dtype)
+    bandwidth = options.get("bandwidth", 1.0)
+    bandwidth = bandwidth.to(weight.dtype) if isinstance(bandwidth, Tensor) else weight.new_full((), bandwidth)
     tensors = (*capsules, weight, *(parameters[name] for name in method.native or ()), bandwidth)
     how = (
         [size for pair in window for size in pair],
