@@ -91,13 +91,13 @@ def test_images_below_the_crop(tiny: Tiny) -> None:
 
 @pytest.mark.parametrize("crops", [1, 5, 9, 13])
 def test_crops_are_averaged(tiny: Tiny, split: Split, crops: int) -> None:
-    classifier = tiny()
+    classifier = tiny(resize=32)
     places = {1: [(0.5, 0.5)], 5: [(0.5, 0.5), (0, 0), (0, 1), (1, 0), (1, 1)]}
     places[9] = [(down, right) for down in (0, 0.5, 1) for right in (0, 0.5, 1)]
     either = [(1 + sign * step / 8) / 2 for step in (1, 2, 3) for sign in (-1, 1)]
     places[13] = [(0.5, 0.5), *((down, right) for down in either for right in (down, 1 - down))]
     each = [
-        classifier.network(standardise(to_unit(crop_at(split.images, 16, *place)))).activation
+        classifier.network(standardise(to_unit(crop_at(classifier.prepare(split).images, 16, *place)))).activation
         for place in places[crops]
     ]
     found = classifier.predict(split.images, crops=crops).activation
@@ -107,6 +107,8 @@ def test_crops_are_averaged(tiny: Tiny, split: Split, crops: int) -> None:
 def test_crops_of_whole_images_are_refused(tiny: Tiny, split: Split) -> None:
     with pytest.raises(DataError, match="5 crops would all be the same"):
         tiny(resize=16).predict(split.images[..., :20, :], crops=5)
+    with pytest.raises(DataError, match="13 crops of 16x16 need images that are at least 16 pixels larger"):
+        tiny().predict(split.images, crops=13)
 
 
 def test_batch_size_does_not_matter(tiny: Tiny, split: Split) -> None:

@@ -90,8 +90,8 @@ def test_eval_of_an_ensemble(photos: Path, tmp_path: Path, capsys: Output) -> No
     ]
     assert found["runs"] == expected
     assert (found["crops"], found["split"], found["images"]) == (5, "test", len(test))
-    call(evaluate_command, *runs, "--crops", 13, "--json")
-    assert json.loads(capsys.readouterr().out)["error"] == evaluate(networks, test, crops=13).error
+    with pytest.raises(DataError, match="expected 1, 5 or 9 crops"):
+        call(evaluate_command, *runs, "--crops", 13)
     call(evaluate_command, *runs)
     shown = capsys.readouterr().out
     assert "run-2" in shown

@@ -11,11 +11,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from torchcaps.classifier import Classifier, evaluate
+from torchcaps.classifier import evaluate
 from torchcaps.data import BatchLoader
 from torchcaps.errors import OptionError
+from torchcaps.nn.norm import Convolution
 from torchcaps.train import Recipe, averaging, train
-from torchcaps.train.assemble import load_data, make_classifier
+from torchcaps.train.assemble import load_data
 from torchcaps.train.checkpoints import read_checkpoint
 from train.tiny_runs import interrupted, rows_without_times, weights
 
@@ -29,18 +30,9 @@ def averaged(recipe: Recipe) -> Recipe:
 
 
 @pytest.fixture
-def normalised(averaged: Recipe, monkeypatch: pytest.MonkeyPatch) -> Recipe:
-    """With batch norm after the first convolution."""
-
-    def make_normalised(*arguments: Any) -> Classifier:
-        classifier = make_classifier(*arguments)
-        layers = classifier.network.layers
-        assert isinstance(layers, nn.Sequential)
-        layers.insert(1, nn.BatchNorm2d(16))
-        return classifier
-
-    monkeypatch.setattr("torchcaps.train.run.make_classifier", make_normalised)
-    return replace(averaged, model="cnn32", loss="cross-entropy")
+def normalised(averaged: Recipe) -> Recipe:
+    """With batch norm after each convolution but the last."""
+    return replace(averaged, model="cnn32", norm="batch", loss="cross-entropy")
 
 
 def test_mean_is_that_of_the_last_steps(averaged: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,12 +79,12 @@ def test_statistics_are_taken_anew(normalised: Recipe, monkeypatch: pytest.Monke
     finished = train(replace(normalised, mixup=0.3), output=RUN)
     assert finished is not None
     network, pipeline = copy.deepcopy(finished.classifier.network), finished.classifier.pipeline
-    layers = network.layers
-    assert isinstance(layers, nn.Sequential)
+    first = network.get_submodule("layers.0")
+    assert isinstance(first, Convolution)
     loader = BatchLoader(load_data(normalised).train, pipeline, batch_size=8, train=True)
     loader.set_epoch(3)  # the epochs before were trained on
-    seen = [layers[0](batch.image).detach() for batch in islice(loader, most)]  # [8, 16, 16, 16] each
-    norm = layers[1]
+    seen = [first.conv(batch.image).detach() for batch in islice(loader, most)]  # [8, 16, 16, 16] each
+    norm = first.norm
     assert isinstance(norm, nn.BatchNorm2d)
     assert norm.running_mean is not None
     assert norm.running_var is not None

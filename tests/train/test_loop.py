@@ -245,6 +245,18 @@ def test_loss_that_is_not_finite(
     assert weights(RUN) == weights(whole)
 
 
+def test_routing_is_blamed_for_what_its_norm_gets(recipe: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_routing(module: TrainingModule) -> None:
+        layer = module.network.get_submodule("stages.1")
+        route = layer.route
+        monkeypatch.setattr(layer, "route", lambda *a, **k: tuple(t * math.inf for t in route(*a, **k)))
+
+    with monkeypatch.context() as patch:
+        before_step(0, break_routing, patch)
+        with pytest.raises(NotFiniteError, match=r"layer stages\.1 \(CapsuleConv2d\) is the first"):
+            train(replace(recipe, norm="batch"), output=RUN)
+
+
 def test_rate_that_is_far_too_high(recipe: Recipe) -> None:
     with pytest.raises(NotFiniteError, match=r"at step 2 \(epoch 1, batch 2\): .*lower --rate"):
         train(replace(recipe, rate=1e30, schedule="constant"), output=RUN)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.data.arrays import Images, as_channels, as_images
-from torchcaps.data.pipeline import Pipeline, mean_over_crops
+from torchcaps.data.pipeline import MARGIN_OF_13, Pipeline, mean_over_crops
 from torchcaps.data.types import DataError, Split
 from torchcaps.models.network import Network
 from torchcaps.models.registry import create_model
@@ -83,6 +83,11 @@ class Classifier(nn.Module):
         """Class activations ``[N, classes]`` of a prepared split, averaged over ``crops`` crops of each image."""
         if crops > 1 and self.source_size == self.pipeline.crop == min(split.images.shape[2:]):
             raise DataError(f"{crops} crops would all be the same: this network sees whole images, wanted crops=1")
+        if crops == 13 and self.source_size - self.pipeline.crop < MARGIN_OF_13:
+            raise DataError(
+                f"13 crops of {self.pipeline.crop}x{self.pipeline.crop} need images that are at least {MARGIN_OF_13} "
+                f"pixels larger, this network's have {self.source_size}: expected 1, 5 or 9 crops"
+            )
         weight = next(self.parameters())
         was_training = self.training
         self.eval()

@@ -71,7 +71,7 @@ def _explain(classifier: Classifier, images: Tensor) -> list[Explanation]:
     for name in reversed(steps):
         relevance = step_back(relevance, steps[name])  # [B, H, W, n]
         maps[name] = as_share(relevance.sum(-1)).cpu()  # [B, H, W]
-    # The first capsules lie on the pixels; those of someone's own network may lie on every second one.
+    # The first capsules of the paper's networks lie on the pixels, those of others on every second or fourth.
     heat = as_share(interpolate(maps[name].unsqueeze(1), size=batch.image.shape[2:]).squeeze(1))  # [B, S, S]
     seen = to_unit(centre_crop(images, pipeline.crop))  # [B, C, S, S]
     has_decoder = getattr(network, "decoder", None) is not None

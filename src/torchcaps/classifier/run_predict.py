@@ -65,7 +65,10 @@ def run_predict(call: PredictCall) -> None:
         raise OptionError("torchcaps predict wants image files or folders behind the run")
     classifier = load(call.run)
     if classifier.network.in_channels not in (1, 3):
-        raise UserError(f"{call.run} takes images of {classifier.network.in_channels} channels, which no file has")
+        raise UserError(
+            f"{call.run} takes images of {classifier.network.in_channels} channels, which no file has: "
+            "give its classifier arrays [N, channels, H, W] in Python, or train with one camera, --camera left"
+        )
     files, skipped = find_images(call.images)
     found: list[Found] = []
     for paths, pixels, bad in read_images(files, classifier.source_size, classifier.network.in_channels):

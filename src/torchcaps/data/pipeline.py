@@ -15,6 +15,7 @@ Standardise = Literal["image", "channel", "set", "none"]
 
 TARGET_SIZE = 32  # the decoder's images
 
+MARGIN_OF_13 = 16  # with less, a sixteenth of it is less than a pixel
 DIAGONALS = ((-1, -1), (-1, 1), (1, -1), (1, 1))
 # Where the crops of an evaluation lie, as (down, right) from 0 to 1. The centre comes first. The 13 are those of Hinton
 # et al.'s code: the centre moved by 1, 2 and 3 pixels along both diagonals, of the 16 that 32x32 crops have in 48x48.

@@ -50,6 +50,9 @@ def activation_cross_entropy(activation: Tensor, label: Tensor) -> Tensor:
     check_labels(label, activation)
     # Added rather than clamped to, which would leave targets at 0 without a gradient. So large that a gradient's
     # square is finite too, which optimisers keep; so small that activations above 1e-11 (float32) are as they were.
+    activation = activation.to(
+        torch.promote_types(activation.dtype, torch.float32)
+    )  # half precision has no such number
     shifted = activation + math.sqrt(torch.finfo(activation.dtype).tiny)  # [B, classes]
     return (shifted.sum(1).log() - shifted.gather(1, label.unsqueeze(1)).squeeze(1).log()).mean()
 

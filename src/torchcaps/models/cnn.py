@@ -53,8 +53,11 @@ def pooled_convolutions(
     """Convolutions of so many channels and such kernels, each with its norm, ReLU and 2x2 max pooling."""
     layers = nn.Sequential()
     for channels, kernel in sizes:
-        conv = Convolution(in_channels, channels, kernel, conv_init=conv_init, norm=norm)
-        layers.extend([conv, nn.ReLU(inplace=True), nn.MaxPool2d(2)])
+        if norm is None:
+            layers.append(convolution(in_channels, channels, kernel, conv_init))
+        else:
+            layers.append(Convolution(in_channels, channels, kernel, conv_init=conv_init, norm=norm))
+        layers.extend([nn.ReLU(inplace=True), nn.MaxPool2d(2)])
         in_channels = channels
     return layers
 

@@ -91,7 +91,8 @@ class HybridNetwork(Network):
             )
         *pooled, (channels, kernel) = zip((first_channels, *widths), (5, *kernels), strict=True)
         if channels % POSE_SIZE:
-            raise ValueError(f"first_channels={first_channels}: wanted a multiple of {POSE_SIZE}, the size of a pose")
+            name = "the last of widths" if widths else "first_channels"
+            raise ValueError(f"{name}={channels}: wanted a multiple of {POSE_SIZE}, the size of a pose")
         options = {
             "routing": routing,
             "iterations": iterations,
@@ -145,10 +146,8 @@ def with_windows(stages: Sequence[Stage], **sizes: Sequence[int]) -> tuple[Stage
     """The stages with other ``fields``, ``strides`` or ``paddings``: none, or one for each stage."""
     changed = tuple(stages)
     for name, values in sizes.items():
-        if values and len(values) != len(changed):
-            raise ValueError(
-                f"{name}={list(values)}: expected one number for each of the {len(changed)} stages, or none"
-            )
+        if not isinstance(values, Sequence) or len(values) not in (0, len(changed)):
+            raise ValueError(f"{name}={values!r}: expected one number for each of the {len(changed)} stages, or none")
         if values:
             field = name.removesuffix("s")
             changed = tuple(replace(stage, **{field: value}) for stage, value in zip(changed, values, strict=True))

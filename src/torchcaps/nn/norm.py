@@ -45,13 +45,21 @@ def folded(conv: nn.Conv2d, affine: tuple[Tensor, Tensor]) -> tuple[Tensor, Tens
     return (conv.weight * scale.view(-1, 1, 1, 1)).to(conv.weight.dtype), bias.to(conv.weight.dtype)
 
 
+def is_watched(norm: nn.Module) -> bool:
+    """Whether what a norm gives may be someone else's, not to be written into: it was replaced, or has hooks."""
+    return not isinstance(norm, nn.BatchNorm2d) or has_hooks(norm)
+
+
 def convolve(conv: nn.Conv2d, norm: nn.Module | None, maps: Tensor) -> Tensor:
-    """norm(conv(maps)), in evaluation as one convolution."""
+    """norm(conv(maps)), in evaluation as one convolution; what it gives may be overwritten."""
     affine = affine_of(norm) if norm is not None and is_as_made(conv) else None
     if affine is not None:
         return F.conv2d(maps, *folded(conv, affine), padding="same")
     convolved: Tensor = conv(maps)
-    return convolved if norm is None else norm(convolved)
+    if norm is None:
+        return convolved
+    normed: Tensor = norm(convolved)
+    return normed.clone() if is_watched(norm) else normed
 
 
 class Convolution(nn.Module):

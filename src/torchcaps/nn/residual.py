@@ -3,7 +3,7 @@
 from torch import nn
 
 from torchcaps.nn.initial import ConvInit, convolution, is_as_made
-from torchcaps.nn.norm import Norm, affine_of, folded, make_norm
+from torchcaps.nn.norm import Norm, affine_of, convolve, folded, is_watched, make_norm
 from torchcaps.nn.routed import check_capsules, check_positive
 from torchcaps.ops.residual import pose_convolution, pose_residual
 from torchcaps.types import POSE_SIZE, Capsules
@@ -33,10 +33,10 @@ class PoseResidual(nn.Module):
         pose, activation = check_capsules("PoseResidual", capsules, self.capsules, self.conv.weight)
         conv, norm = self.conv, self.norm
         if not is_as_made(conv):
-            maps = conv(pose) if norm is None else norm(conv(pose))
-            return Capsules(maps.add_(pose).relu_(), activation)
+            return Capsules(convolve(conv, norm, pose).add_(pose).relu_(), activation)
         if norm is None:
             return Capsules(pose_residual(pose, conv.weight, conv.bias), activation)
         if affine := affine_of(norm):
             return Capsules(pose_residual(pose, *folded(conv, affine)), activation)
-        return Capsules(norm(pose_convolution(pose, conv.weight, conv.bias)).add_(pose).relu_(), activation)
+        maps = norm(pose_convolution(pose, conv.weight, conv.bias))  # [B, 16 n, H, W]
+        return Capsules((maps + pose if is_watched(norm) else maps.add_(pose)).relu_(), activation)

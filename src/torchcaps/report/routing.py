@@ -26,7 +26,7 @@ def routing(subject: Subject) -> Section:
         "Routing",
         lead(
             "Where the winning class capsule's votes came from, followed back through the routing layers: first on the "
-            "coarse map below the class capsules, at last on the pixels. Bright is much. ",
+            "coarse map below the class capsules, at last on that of the first capsules. Bright is much. ",
             subject.note,
         ),
         tag("div", *cards, class_="routes"),

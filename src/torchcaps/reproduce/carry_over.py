@@ -19,7 +19,9 @@ def objects_table(title: str, cells: list[Cell], results: Results) -> Table:
         training = percent(found.training[-1]) if found.training else NOTHING
         of = "; ".join([trained_as(found), *doubts(cell, found, results)])
         rows.append([*cell.labels, error_text(found), crops, training, of])
-    note = "Both cameras; trained on the whole training split, the test split evaluated once, with the last weights."
+    note = (
+        "Both cameras; trained on the whole training split, the test split evaluated at the end, with the last weights."
+    )
     return Table(title, columns, rows, note)
 
 

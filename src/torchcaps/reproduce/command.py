@@ -32,7 +32,8 @@ def reproduce(
     Each run leaves a JSON file in RESULTS/BUDGET; --report makes results.md and results.html of them.
 
     Args:
-        target: A table or figure of the paper, its side claims, our trials on validation data, or all of it.
+        target: A table or figure of the paper, its side claims, new objects and viewpoints, our trials
+            on validation data, or all of it.
         budget: quick rehearses everything in some minutes, short (the default) takes hours on two cores, full is the
             paper's.
         only: Keep the runs with these names; a text that is no name stands for all that contain it.

@@ -104,7 +104,7 @@ NORMED = [
     *pooled("pooled-margin", "another loss", loss="margin"),
     *pooled("pooled-frms", "does it carry over better?", base=FRMS),
     *pooled("pooled-em", "does it carry over better?", base=EM),
-    *full("full-plain", "without any norm", norm=None),
+    *full("full-plain", "without any norm, matrices as it needs them", norm=None, transform_std=0.5),
     *full("full-spread", "the paper's loss", loss="spread"),
     *full("full-std-1", "votes further apart at the start", transform_std=1.0),
     *full("full-fields-3", "overlapping 3x3 fields in the last two stages", fields=(2, 3, 3), paddings=(0, 1, 1)),

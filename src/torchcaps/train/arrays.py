@@ -42,7 +42,7 @@ def fit(
     pixels = as_images(images)
     label, classes = as_labels(labels, len(pixels))
     batch_size = min(25, max(1, len(pixels) // 4))
-    weights = "last" if changes.get("validation") == "none" else "best"
+    weights = "last" if changes.get("validation") == "none" or changes.get("average_epochs") else "best"
     start = replace(for_own_images(), name="arrays", data="arrays", epochs=12, batch_size=batch_size)
     recipe = replace(start, **{"weights": weights, **changes})
     split = Split(pixels, label)

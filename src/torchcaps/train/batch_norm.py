@@ -60,11 +60,24 @@ def over_processes(values: Tensor) -> Tensor:
 @contextmanager
 def shared_batch_norm(network: nn.Module) -> Iterator[None]:
     """Inside, each plain `nn.BatchNorm2d` of a network is a `SharedBatchNorm2d`: the same object, of another class."""
-    norms = [module for module in network.modules() if type(module) is nn.BatchNorm2d]
+    with _of_class(network, nn.BatchNorm2d, SharedBatchNorm2d):
+        yield
+
+
+@contextmanager
+def own_batch_norm(network: nn.Module) -> Iterator[None]:
+    """The way back: inside, no norm waits for another process."""
+    with _of_class(network, SharedBatchNorm2d, nn.BatchNorm2d):
+        yield
+
+
+@contextmanager
+def _of_class(network: nn.Module, one: type[nn.Module], other: type[nn.Module]) -> Iterator[None]:
+    modules = [module for module in network.modules() if type(module) is one]
     try:
-        for norm in norms:
-            norm.__class__ = SharedBatchNorm2d
+        for module in modules:
+            module.__class__ = other
         yield
     finally:
-        for norm in norms:
-            norm.__class__ = nn.BatchNorm2d
+        for module in modules:
+            module.__class__ = one

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.errors import UserError
+from torchcaps.nn.routed import RoutedLayer
+from torchcaps.train.batch_norm import own_batch_norm
 
 
 class NotFiniteError(UserError):
@@ -46,6 +48,13 @@ def _bad_weight(network: nn.Module) -> str:
     return next((name for name, value in network.named_parameters() if not value.isfinite().all()), "")
 
 
+def _all_finite(values: Any) -> bool:
+    """Whether a tensor is finite, or all of a tuple, whatever is in it."""
+    if isinstance(values, tuple):
+        return all(_all_finite(value) for value in values)
+    return not isinstance(values, Tensor) or bool(values.isfinite().all())
+
+
 @torch.no_grad()
 def _first_culprit(network: nn.Module, image: Tensor) -> str:
     """What was the first to go wrong: the input, a weight, or a layer's output when the batch is run again."""
@@ -57,16 +66,20 @@ def _first_culprit(network: nn.Module, image: Tensor) -> str:
 
     def watch(name: str) -> Any:
         def hook(module: nn.Module, inputs: Any, output: Any) -> None:
-            values = output if isinstance(output, tuple) else (output,)
-            if not all(value.isfinite().all() for value in values):
+            if _all_finite(inputs) and not _all_finite(output):
                 found.append(f"layer {name} ({type(module).__name__}) is the first with such an output")
 
         return hook
 
-    layers = [(name, module) for name, module in network.named_modules() if not list(module.children())]
+    layers = [
+        (name, module)
+        for name, module in network.named_modules()
+        if isinstance(module, RoutedLayer) or not list(module.children())
+    ]
     handles = [module.register_forward_hook(watch(name)) for name, module in layers]
     try:
-        network(image)
+        with own_batch_norm(network):  # other processes may be fine, and would not answer
+            network(image)
     finally:
         for handle in handles:
             handle.remove()

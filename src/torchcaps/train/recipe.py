@@ -16,7 +16,7 @@ Loss = Literal["spread", "margin", "cross-entropy"]
 Schedule = Literal["constant", "one-cycle"]
 Weights = Literal["last", "best"]
 WINDOWS = ("fields", "strides", "paddings")  # one number for each capsule layer but the last
-WITH_VIEWPOINTS = ("smallnorb", "turntable")
+TOYS = ("smallnorb", "turntable")  # sets of objects, seen from known viewpoints
 CHOICES = {
     "camera": Camera,
     "validation": Validation,
@@ -161,14 +161,22 @@ class Recipe:
         if self.viewpoint is not None:
             if self.viewpoint not in get_args(ViewpointFactor):
                 raise OptionError(f"viewpoint is {self.viewpoint!r}, expected {' or '.join(get_args(ViewpointFactor))}")
-            if self.data not in WITH_VIEWPOINTS:
-                raise OptionError(f"viewpoint is for {' and '.join(WITH_VIEWPOINTS)}, not for {self.data}")
-        if not 0 <= self.average_epochs <= self.epochs:
+            if self.data not in TOYS:
+                raise OptionError(f"viewpoint is for {' and '.join(TOYS)}, not for {self.data}")
+        for name in WINDOWS:
+            sizes = getattr(self, name)
+            if not isinstance(sizes, tuple) or not all(isinstance(size, int) for size in sizes):
+                raise OptionError(
+                    f"{name} is {sizes!r}, expected whole numbers, one for each capsule layer but the last"
+                )
+            if sizes and not self.has_capsules:
+                raise OptionError(f"{name} is for networks with capsules, not for {self.model}")
+        if not isinstance(self.average_epochs, int) or not 0 <= self.average_epochs <= self.epochs:
             raise OptionError(f"average_epochs is {self.average_epochs}, expected 0 to {self.epochs}, the run's epochs")
         if self.average_epochs and self.weights == "best":
             raise OptionError(
-                f"average_epochs is {self.average_epochs} and weights 'best', of which one can be kept: "
-                "expected weights='last' or average_epochs=0"
+                f"average_epochs is {self.average_epochs} and weights 'best', as recipes for a user's images have: "
+                "expected weights='last' with it"
             )
         if self.weights == "best" and self.validation == "none":
             raise OptionError("weights='best' needs validation data to choose by: leave validation='none' out")

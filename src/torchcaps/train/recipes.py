@@ -11,7 +11,7 @@ from typing import Any
 
 from torchcaps.data.folder_layout import scan
 from torchcaps.errors import OptionError
-from torchcaps.train.recipe import Recipe
+from torchcaps.train.recipe import TOYS, Recipe
 
 DEFAULT = "turntable-frem-quick"
 METHODS = ("frem", "frms", "em", "cnn")
@@ -84,7 +84,6 @@ def learned(paper: Recipe) -> Recipe:
     )
 
 
-TOYS = ("smallnorb", "turntable")
 NORMED_MODELS = {"hybrid64": "poolcaps32", "cnn64": "cnn32"}
 NORMED_STD = 0.03  # poses have unit size: with larger matrices votes start so far apart that less carries over
 
