@@ -201,5 +201,14 @@ TRIALS = [
     ),
     Trial(group="turntable", name="turntable", base=TURNTABLE, asks="the built-in set"),
     Trial(group="turntable", name="turntable-deformed", base=TURNTABLE, changes=DEFORMED, asks="and its toys deformed"),
+    *(
+        Trial(
+            group="turntable", name=f"turntable-{name}", base=f"turntable-{method}", changes={"epochs": 12}, asks=asks
+        )
+        for name, method, asks in (
+            ("pooled", "frem", "smallNORB's new settings, both cameras"),
+            ("cnn-norm", "cnn", "the same for the CNN"),
+        )
+    ),
     *NORMED,
 ]
