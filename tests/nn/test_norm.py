@@ -221,6 +221,12 @@ def test_running_statistics_are_plain_batch_norm() -> None:
     assert all(conv.bias is None for conv in convolutions)
 
 
+def test_norms_of_the_convolutions_only() -> None:
+    network = tiny_hybrid(norm="batch", norm_poses=False)
+    norms = [name for name, module in network.named_modules() if isinstance(module, nn.BatchNorm2d)]
+    assert norms == ["primary.norm", "stages.1.norm"]
+
+
 def test_without_norm_nothing_has_changed() -> None:
     for network in (tiny_hybrid(), create_model("cnn32")):
         assert not any(isinstance(module, nn.BatchNorm2d) for module in network.modules())

@@ -52,7 +52,7 @@ class HybridNetwork(Network):
 
     ``fields``, ``strides`` and ``paddings``, one number per stage, replace those of ``stages``. ``class_shared`` and
     ``class_coordinates`` are those of :class:`ClassCapsules`; ``residual=False`` leaves the convolutions between the
-    capsule layers out. ``norm="batch"`` normalises convolutions and the poses that the stages give.
+    capsule layers out. ``norm="batch"`` normalises convolutions, and with ``norm_poses`` also the poses of the stages.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class HybridNetwork(Network):
         learn_bandwidth: bool = False,
         conv_init: ConvInit = "paper",
         norm: Norm = None,
+        norm_poses: bool = True,
         residual: bool = True,
         fields: Sequence[int] = (),
         strides: Sequence[int] = (),
@@ -109,7 +110,7 @@ class HybridNetwork(Network):
         side = image_size // 2 ** len(pooled)
         for stage in stages:
             window = (stage.field, stage.stride, stage.padding)
-            layer = CapsuleConv2d(capsules, stage.capsules, *window, norm=norm, **options)
+            layer = CapsuleConv2d(capsules, stage.capsules, *window, norm=norm if norm_poses else None, **options)
             self.stages.append(layer)
             side, _ = layer.window.output_size(side, side)
             capsules = stage.capsules

@@ -20,6 +20,7 @@ OF_CAPSULES = (
     "transform_std",
     "routing_options",
     "learn_bandwidth",
+    "norm_poses",
     "fields",
     "strides",
     "paddings",

@@ -129,6 +129,7 @@ def make_classifier(recipe: Recipe, splits: Splits, pipeline: Pipeline) -> Class
             "iterations": recipe.iterations,
             "transform_std": recipe.transform_std,
             "learn_bandwidth": recipe.learn_bandwidth,
+            "norm_poses": recipe.norm_poses,
             "residual": recipe.residual,
             **{name: list(sizes) for name in WINDOWS if (sizes := getattr(recipe, name))},
             "class_shared": recipe.class_shared,

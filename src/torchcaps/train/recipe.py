@@ -92,6 +92,8 @@ class Recipe:
     """Channels of the first convolution; with capsules, 16 to a capsule."""
     norm: Norm = None
     """Batch normalisation of convolutions and of the poses between capsule layers, or none."""
+    norm_poses: bool = True
+    """With a norm, also normalise the poses that capsule layers give."""
     fields: tuple[int, ...] = ()
     """Side of the receptive field of each capsule layer but the last; default: the network's."""
     strides: tuple[int, ...] = ()
