@@ -71,7 +71,7 @@ def test_cells_of_table_2() -> None:
 def test_introduction() -> None:
     put_result(SHORT, "smallnorb-frem", 0.181)
     head = report().partition("\n## ")[0]
-    for words in ("one seed", "a small one, 2 cores", "JPEG copy", "evaluated once", "torchcaps reproduce --report"):
+    for words in ("one seed", "a small one, 2 cores", "JPEG copy", "evaluated at its end", "torchcaps reproduce --report"):
         assert words in head
     assert "\n1 run on a small one" in head
     assert "torchcaps reproduce table2 --budget short" in report()
@@ -84,11 +84,11 @@ def test_introduction_to_trials_alone() -> None:
     head = report().partition("\n## ")[0]
     assert "None of them was yet: there are only trials" in head
     assert "\n2 trials on a small one" in head
-    assert "evaluated once" not in head
+    assert "evaluated at its end" not in head
     put_result(SHORT, "cifar10-em", 0.12, seeds=[0, 1, 2])
     put_result(SHORT, "mnist-em", 0.12)
     head = report().partition("\n## ")[0]
-    assert "evaluated once" in head
+    assert "evaluated at its end" in head
     assert "\n1 run, 1 ensemble, 2 trials on a small one" in head
 
 

@@ -50,7 +50,7 @@ def trials_table(results: Results) -> Table:
 
 
 def folds_table(results: Results) -> Table:
-    """Trials on smallNORB that know the error of each held-out toy, all folds of one in a row: by fold, and by class."""
+    """Trials on smallNORB that know the error of each held-out toy, all folds of one in a row; and by class."""
     families: dict[str, dict[int, Result]] = {}
     for result in results.values():
         if result.trial is not None and result.held_out and result.recipe["data"] == "smallnorb":
