@@ -204,8 +204,11 @@ def test_beyond_the_paper_capsules_and_cnn_differ_in_nothing_else() -> None:
 
 
 def test_rehearsed_trials_stay_apart() -> None:
-    for job in Experiments(BUDGETS["quick"]).jobs("trials"):
+    rehearsed = Experiments(BUDGETS["quick"]).jobs("trials")
+    for job in rehearsed:
         assert (job.place, job.name[:6]) == ("quick", "trial-")
+    names = {job.name.removeprefix("trial-") for job in rehearsed}
+    assert names == {trial.name for trial in TRIALS if trial.recipe.fold == 0}  # the other folds would be no news
     assert {job.place for job in Experiments(BUDGETS["short"]).jobs("trials")} == {"trials"}
     assert len({trial.name for trial in TRIALS}) == len(TRIALS)
 

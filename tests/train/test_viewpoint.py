@@ -134,5 +134,5 @@ def test_what_cannot_be_meant() -> None:
 
 def test_what_to_type() -> None:
     found = named_recipe("turntable-frem", viewpoint="elevation", full=True, camera="both")
-    wanted = "torchcaps train turntable-frem --full --camera both --viewpoint elevation"
+    wanted = "torchcaps train turntable-frem --full --viewpoint elevation"
     assert command_line(found) == wanted

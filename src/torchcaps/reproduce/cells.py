@@ -90,8 +90,9 @@ class Experiments:
         """What there is to do for a target, each thing once, in order."""
         if target == "all":
             return unique(job for one in TARGETS if one != "all" for job in self.jobs(one))
-        if target == "trials":
-            return [self._trial(trial) for trial in TRIALS]
+        if target == "trials":  # a rehearsal learns nothing from other folds
+            rehearsal = self.budget.name == "quick"
+            return [self._trial(trial) for trial in TRIALS if not (rehearsal and trial.recipe.fold)]
         found: list[Job] = []
         for cell in self.cells(target):
             found += [*cell.job.members, cell.job] if isinstance(cell.job, Ensemble) else [cell.job]
