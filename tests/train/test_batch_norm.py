@@ -7,7 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch import distributed as dist
 
+from support import tiny_hybrid
 from torchcaps.train.batch_norm import SharedBatchNorm2d, shared_batch_norm
+from torchcaps.train.finite import not_finite
 
 STEPS = 3
 CASES: dict[str, dict[str, Any]] = {
@@ -114,3 +116,15 @@ def test_images_of_another_shape_are_refused() -> None:
     with pytest.raises(ValueError, match="expected 4D input"), shared_batch_norm(norm):
         norm(torch.zeros(2, 2))
     assert type(norm) is nn.BatchNorm2d
+
+
+def test_looking_for_what_is_not_finite_waits_for_no_other_process() -> None:
+    """There is no other here: a norm that asked for one would raise."""
+    network = tiny_hybrid(norm="batch")
+    with shared_batch_norm(network):
+        with pytest.raises((RuntimeError, ValueError), match="process group"):
+            network(torch.randn(2, 1, 8, 8))
+        problem = not_finite({"output_loss": float("nan")}, network, torch.randn(2, 1, 8, 8))
+        assert isinstance(network.primary.norm, SharedBatchNorm2d)  # as before
+    assert problem is not None
+    assert "every layer's output is finite" in problem[1]
