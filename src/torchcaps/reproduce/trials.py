@@ -34,7 +34,7 @@ DEFORMED: dict[str, Any] = {"stretch": 0.2, "turn": 10.0}  # as other toys of th
 
 def two_epochs(group: str, name: str, base: str, asks: str, **changes: Any) -> Trial:
     """A trial on smallNORB that is over in minutes."""
-    return Trial(group=group, name=name, base=base, changes={"epochs": 2, **changes}, asks=asks)
+    return Trial(group=group, name=name, base=base, changes={"epochs": 2} | changes, asks=asks)
 
 
 def in_five_folds(group: str, name: str, base: str, asks: str, **changes: Any) -> list[Trial]:
@@ -111,6 +111,27 @@ NORMED = [
     *full("full-std-1", "votes further apart at the start", transform_std=1.0),
     *full("full-fields-3", "overlapping 3x3 fields in the last two stages", fields=(2, 3, 3), paddings=(0, 1, 1)),
     *full("full-fast", "the rates of before", rate=6e-3, routing_rate=4.0),
+]
+
+# What two epochs do not tell apart, with both seeds.
+LONGER = [
+    trial
+    for seed in (0, 1)
+    for end in ["-6-epochs" + (f"-seed-{seed}" if seed else "")]
+    for trial in (
+        *normed_cnn(f"cnn-norm{end}", "three times as long", epochs=6, seed=seed),
+        *pooled(f"pooled{end}", "three times as long", epochs=6, seed=seed),
+        *pooled(f"pooled-mixup{end}", "mixup, three times as long", epochs=6, seed=seed, mixup=0.2),
+        *pooled(
+            f"pooled-log-prior{end}",
+            "pi in log space, three times as long",
+            epochs=6,
+            seed=seed,
+            iterations=3,
+            learn_bandwidth=True,
+            routing_options=LOG_PRIOR,
+        ),
+    )
 ]
 
 # In the order of the report's table; a new one goes to the end of its group. Those that failed stay.
@@ -213,4 +234,5 @@ TRIALS = [
         )
     ),
     *NORMED,
+    *LONGER,
 ]
