@@ -51,7 +51,7 @@ def kernel_slope(x: float, kernel: str, normalize: str) -> float:
 
 
 def distance_value(u: Array, v: Array, distance: Distance) -> float:
-    """Distance d(u, v) of two vectors [D]: l1, squared l2, eq. 10 ("inner"), or ("mahalanobis", precision)."""
+    """Distance d(u, v) of two vectors [D]: l1, squared l2, eq. 9 ("inner"), or ("mahalanobis", precision)."""
     dimensions = len(u)
     if isinstance(distance, tuple):
         name, precision = distance
@@ -196,7 +196,7 @@ def capsule_activation(
     normalize: str = "softmax",
     bandwidth: float = 1.0,
 ) -> Array:
-    """Eq. 9: softmax_j( sum_i r'_ij a_i k((d(u_ij, beta_j v_j) + beta0_j) / h) ), [J]."""
+    """Eq. 8: softmax_j( sum_i r'_ij a_i k((d(u_ij, beta_j v_j) + beta0_j) / h) ), [J]."""
     votes, activation, coupling, pose = _float64(votes), _float64(activation), _float64(coupling), _float64(pose)
     beta, beta0 = _float64(beta), _float64(beta0)
     inputs, outputs, _ = votes.shape
@@ -347,7 +347,7 @@ def agreement(votes: Array, iterations: int = 3) -> tuple[Array, Array, Array]:
 
 
 def frms_variant(votes: Array, iterations: int = 2) -> tuple[Array, Array, Array]:
-    """Algorithm 3 with the activation of eq. 11: pose [J, D], activation [J], coupling [I, J]."""
+    """Algorithm 3 with the activation of eq. 10: pose [J, D], activation [J], coupling [I, J]."""
     votes = _float64(votes)
     inputs, outputs, dimensions = votes.shape
     r = np.full((inputs, outputs), 1.0 / outputs)
@@ -366,7 +366,7 @@ def frms_variant(votes: Array, iterations: int = 2) -> tuple[Array, Array, Array
         for i in range(inputs):
             for j in range(outputs):
                 r[i, j] = r[i, j] + sum(votes[i, j, d] * pose[j, d] for d in range(dimensions))
-    # eq. 11
+    # eq. 10
     score = np.zeros(outputs)
     for j in range(outputs):
         for i in range(inputs):

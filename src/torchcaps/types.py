@@ -21,7 +21,7 @@ class Capsules(NamedTuple):
 
 
 class Clusters(NamedTuple):
-    """What the clustering of FRMS and FREM finds, before eq. 9 gives the clusters an activation."""
+    """What the clustering of FRMS and FREM finds, before eq. 8 gives the clusters an activation."""
 
     pose: Tensor  # [..., J, D]
     coupling: Tensor  # [..., I, J], the r' of the last step 1

@@ -95,7 +95,7 @@ def make_votes(inputs: int, outputs: int) -> Any:
 
 
 def route_by_density(method: str, inputs: int, outputs: int, iterations: int) -> None:
-    """FREM and FRMS as Algorithms 1 and 2 with the paper's defaults, and eq. 9."""
+    """FREM and FRMS as Algorithms 1 and 2 with the paper's defaults, and eq. 8."""
     u, a, beta, beta0 = make_votes(inputs, outputs), numbers(inputs), numbers(outputs, D), numbers(outputs)
     i_range, j_range, d_range = range(inputs), range(outputs), range(D)
     r: Any = [[Counted(1 / outputs) for _ in j_range] for _ in i_range]

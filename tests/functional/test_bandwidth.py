@@ -1,4 +1,4 @@
-"""A bandwidth with a gradient, and a kernel and a bandwidth of eq. 9's own."""
+"""A bandwidth with a gradient, and a kernel and a bandwidth of eq. 8's own."""
 
 import itertools
 
@@ -53,7 +53,7 @@ def test_a_tensor_is_the_number_that_it_holds(method: str, options: dict) -> Non
     votes, activation, parameters = sample()
     route = F.routing_method(method).route
     found = route(votes, activation, parameters, bandwidth=torch.tensor(1.3, dtype=torch.float64), **options)
-    # but in eq. 9, which then takes 1
+    # but in eq. 8, which then takes 1
     assert_close(found, route(votes, activation, parameters, bandwidth=1.3, activation_bandwidth=1.0, **options))
 
 
@@ -70,7 +70,7 @@ def test_eq_9_with_options_of_its_own(method: str, normalize: str, bandwidth: fl
 
 
 def test_softmax_of_the_log_mixture_coefficient_minus_the_distance() -> None:
-    """softmax_j(log pi_j - d / h), with eq. 9 as in the paper: k(x) = 1 - x, not clipped, of bandwidth 1."""
+    """softmax_j(log pi_j - d / h), with eq. 8 as in the paper: k(x) = 1 - x, not clipped, of bandwidth 1."""
     votes, activation, parameters = sample()
     h = 0.4
     pose = torch.einsum("i,ijd->jd", activation / activation.sum(), votes)

@@ -113,7 +113,7 @@ def test_own_distance_and_kernel_objects_reach_the_method() -> None:
     capsules = random_capsules(1, 2, 2, 2)
     own = randomised(CapsuleConv2d(2, 3, kernel=Wide(), distance=lambda u, v: 2 * (u - v).abs().sum(-1)))
     named = randomised(CapsuleConv2d(2, 3, bandwidth=2.5))
-    # eq. 9 adds beta0 to the distance before the division by the bandwidth, so it has to follow the distance's factor
+    # eq. 8 adds beta0 to the distance before the division by the bandwidth, so it has to follow the distance's factor
     with torch.no_grad():
         own.beta0.mul_(2)
     assert_near(tuple(own(capsules)), tuple(named(capsules)))

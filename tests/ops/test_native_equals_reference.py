@@ -85,7 +85,7 @@ class Case:
 
     def is_well_conditioned(self) -> bool:
         """Whether float32 can be right: no |u - v| near 0 under l1, no |x - 1| near 0 under a clipped kernel, in any
-        iteration or in eq. 9; in EM no small variance, for an error in a vote divided by it is one in a logit.
+        iteration or in eq. 8; in EM no small variance, for an error in a vote divided by it is one in a logit.
         """
         a = {name: value.detach() for name, value in self.arguments(torch.float64).items()}
         pose, activation = gather_fields(Capsules(a["pose"], a["activation"]), self.window)

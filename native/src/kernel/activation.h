@@ -1,4 +1,4 @@
-// The output activation of FRMS and FREM (eq. 9): a_j = softmax_j of sum_i r'_ij a_i k((d(u_ij, beta_j v_j) + beta0_j) / h).
+// The output activation of FRMS and FREM (eq. 8): a_j = softmax_j of sum_i r'_ij a_i k((d(u_ij, beta_j v_j) + beta0_j) / h).
 #pragma once
 #include "routing.h"
 

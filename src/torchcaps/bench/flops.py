@@ -12,7 +12,7 @@ absolute value, exponential and logarithm count as one each, a multiply-add as t
 | softmax over j, T - 1 times (the first coupling is 1 / J): subtract, exp, sum, divide | 4 | |
 | FREM, T - 1 times: distance; 1 - d, times pi; sum of r', over I | 48 + 2 + 1 | 1 |
 | FRMS, T - 1 times: distance; 1 - d, times a, added to r | 48 + 3 | |
-| activation (eq. 9): distance to beta v, + beta_0, 1 - x, times r' a, sum; beta v and softmax | 48 + 4 | 16 + 4 |
+| activation (eq. 8): distance to beta v, + beta_0, 1 - x, times r' a, sum; beta v and softmax | 48 + 4 | 16 + 4 |
 | EM, T times: variance, 16 of (subtract, square, weight, sum); 16 divisions | 64 | 16 |
 | EM, T times: cost, 16 of (log, halve, + beta_u, sum), times mass; logit | | 64 + 1 + 2 |
 | EM, T - 1 times: log p, 16 of (subtract, square, times precision, sum), halved, + bias | 64 + 2 | |

@@ -1,4 +1,4 @@
-"""Eq. 9: the activation of a capsule is the density that routing found at its pose."""
+"""Eq. 8: the activation of a capsule is the density that routing found at its pose."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ def capsule_activation(
 
 
 def density_parameters(outputs: int, size: int) -> dict[str, Start]:
-    """beta and beta0 of eq. 9; at 1 and 0 the activation is the density itself."""
+    """beta and beta0 of eq. 8; at 1 and 0 the activation is the density itself."""
     return {"beta": Start((outputs, size), 1.0), "beta0": Start((outputs,), 0.0)}
 
 
@@ -67,10 +67,10 @@ def eq_9_density(
     bandwidth: float | Tensor = 1.0,
     **_of_the_clustering: object,
 ) -> tuple[Kernel, float]:
-    """The kernel and the bandwidth of eq. 9: its own, or else those of the couplings.
+    """The kernel and the bandwidth of eq. 8: its own, or else those of the couplings.
 
-    Eq. 9 has no normalisation, so "epanechnikov" given for it alone is the unclipped kernel. A bandwidth that is a
-    tensor is the couplings' alone: without one of its own, eq. 9 then takes 1.
+    Eq. 8 has no normalisation, so "epanechnikov" given for it alone is the unclipped kernel. A bandwidth that is a
+    tensor is the couplings' alone: without one of its own, eq. 8 then takes 1.
     """
     if activation_kernel is None:
         k = resolve_kernel(kernel, normalize)

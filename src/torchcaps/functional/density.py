@@ -98,7 +98,7 @@ def l2(u: Tensor, v: Tensor) -> Tensor:
 
 
 def inner(u: Tensor, v: Tensor) -> Tensor:
-    """1 - u.v, eq. 10."""
+    """1 - u.v, eq. 9."""
     return 1 - (u * v).sum(-1)
 
 

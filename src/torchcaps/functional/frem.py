@@ -75,7 +75,7 @@ def route_frem(
     activation_bandwidth: float | None = None,
     **options: Any,
 ) -> Routed:
-    """FREM with the activation of eq. 9, which may have a kernel and a bandwidth of its own."""
+    """FREM with the activation of eq. 8, which may have a kernel and a bandwidth of its own."""
     clusters = frem(votes, activation, **options)
     options |= {"activation_kernel": activation_kernel, "activation_bandwidth": activation_bandwidth}
     return activate(votes, activation, clusters, parameters, **options)

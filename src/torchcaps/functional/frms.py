@@ -77,7 +77,7 @@ def route_frms(
     activation_bandwidth: float | None = None,
     **options: Any,
 ) -> Routed:
-    """FRMS with the activation of eq. 9, which may have a kernel and a bandwidth of its own."""
+    """FRMS with the activation of eq. 8, which may have a kernel and a bandwidth of its own."""
     clusters = frms(votes, activation, **options)
     options |= {"activation_kernel": activation_kernel, "activation_bandwidth": activation_bandwidth}
     return activate(votes, activation, clusters, parameters, **options)

@@ -12,7 +12,7 @@ from torchcaps.types import Routed
 
 
 def frms_variant(votes: Tensor, *, iterations: int = 2) -> Routed:
-    """Algorithm 3, with the activation of eq. 11: softmax_j( sum_i r'_ij u_ij . v_j ).
+    """Algorithm 3, with the activation of eq. 10: softmax_j( sum_i r'_ij u_ij . v_j ).
 
     Shapes: votes ``[..., I, J, D]`` -> pose ``[..., J, D]``, activation ``[..., J]``, coupling ``[..., I, J]``.
 

@@ -23,7 +23,7 @@ PRECISE = (torch.float32, torch.float64)
 class RoutedLayer(nn.Module):
     """Owns the transformation matrices ``weight [inputs, out_capsules, 4, 4]`` and the routing method's parameters.
 
-    ``beta_init="paper"`` starts the method's parameters like the paper's other weights (deviation 0.01). In eq. 9 that
+    ``beta_init="paper"`` starts the method's parameters like the paper's other weights (deviation 0.01). In eq. 8 that
     all but removes the poses from the activation, so the default is the method's neutral start.
 
     ``learn_bandwidth=True`` learns the bandwidth of the couplings, exp(``log_bandwidth``), from that of the options on;

@@ -54,7 +54,7 @@ def on_hybrid64(name: str, asks: str, **changes: Any) -> Trial:
 # no decoder; the paper's network ("full"), the CNN's convolutions with capsules after them ("pooled"), and the CNN.
 BOTH: dict[str, Any] = {"camera": "both", "resize": 48, "batch_size": 50, "norm": "batch", "rate": 2e-3}
 FULL = BOTH | {"loss": "cross-entropy", "reconstruction": 0.0, "routing_rate": 1.0, "transform_std": 0.03}
-# softmax(log pi_j - d / h) for the couplings, h = 16 to begin with; eq. 9 as ever
+# softmax(log pi_j - d / h) for the couplings, h = 16 to begin with; eq. 8 as ever
 LOG_PRIOR: dict[str, Any] = {"kernel": "gaussian", "normalize": "sum", "bandwidth": 8.0}
 LOG_PRIOR |= {"activation_kernel": "epanechnikov", "activation_bandwidth": 1.0}
 SHARED: dict[str, Any] = {"class_shared": True, "class_coordinates": True}
