@@ -4,12 +4,9 @@ from importlib import import_module
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
-from torchcaps import _environment as _environment  # first: it is for torch, which all others import
-from torchcaps import functional, models, nn, pretrained
-from torchcaps.models import create_model, list_models
+from torchcaps.models import create_model, list_models, list_pretrained
 from torchcaps.nn import record_routing
 from torchcaps.ops.backend import BackendUnavailableError, use_backend
-from torchcaps.pretrained import list_pretrained
 from torchcaps.types import Capsules, Classified, Routed, Scores
 
 if TYPE_CHECKING:
@@ -34,7 +31,6 @@ __all__ = [
     "load",
     "models",
     "nn",
-    "pretrained",
     "record_routing",
     "use_backend",
 ]

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps.bench import bench, command, growth, networks, routing
+from torchcaps.bench import bench, networks, routing
+from torchcaps.bench import routing as growth
 from torchcaps.bench.plan import PARTS, Growth, Plan, full_plan, quick_plan
 from torchcaps.bench.plots import PLOTS
+from torchcaps.cli import bench as command
 from torchcaps.errors import UserError
 from torchcaps.ops import native
 

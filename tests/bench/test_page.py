@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-from torchcaps.bench.command import write_markdown
+from torchcaps.cli.bench import write_markdown
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -14,17 +14,17 @@ import pytest
 import torch
 import tyro
 from PIL import Image
+from torchcaps.cli.commands import evaluate_command, predict_command
 
 from torchcaps.classifier import Classifier, Evaluation, evaluate, load, save
-from torchcaps.classifier.commands import evaluate_command, predict_command
 from torchcaps.classifier.picture import GAP, PANEL, TITLE_SIZE
-from torchcaps.classifier.tables import confusion_table, name_text
+from torchcaps.cli.tables import confusion_table, name_text
 from torchcaps.data import DataError, load_folder
 from torchcaps.data.decode import read_image
 from torchcaps.errors import UserError
 from torchcaps.train.assemble import load_data, make_classifier, make_pipeline
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.run_folder import describe
+from torchcaps.train.run import describe
 
 Tiny = Callable[..., Classifier]
 Output = pytest.CaptureFixture[str]
@@ -130,7 +130,7 @@ def test_eval_on_a_named_set(tiny: Tiny, photos: Path, tmp_path: Path, capsys: O
         asked.update(options, name=name)
         return dataclasses.replace(load_folder(photos, size=28), name=name)
 
-    monkeypatch.setattr("torchcaps.classifier.run_eval.load_set", load_set)
+    monkeypatch.setattr("torchcaps.cli.evaluate.load_set", load_set)
     call(evaluate_command, tmp_path / "saved", "--data", "mnist", "--root", tmp_path, "--json")
     assert json.loads(capsys.readouterr().out)["data"] == "mnist"
     assert asked == {"name": "mnist", "root": tmp_path, "camera": "left"}

@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from torchcaps.classifier import Classifier, load, save
-from torchcaps.classifier.files import CARD, WEIGHTS, ModelFileError, load_weights
 from torchcaps.data import DataError, Pipeline, Split
 from torchcaps.models import HybridNetwork
+from torchcaps.models.files import CARD, WEIGHTS, ModelFileError, load_weights
 
 Tiny = Callable[..., Classifier]
 

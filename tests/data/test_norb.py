@@ -8,7 +8,15 @@ import torch
 
 from data_files import changed, norb_categories, norb_contents, norb_info, norb_pairs, pixels, put
 from torchcaps.data import writing
-from torchcaps.data.norb import CAMERAS, FILES, load_smallnorb, read_categories, read_info, read_pairs, write_smallnorb
+from torchcaps.data.norb import (
+    CAMERAS,
+    FILES,
+    load_smallnorb,
+    read_categories,
+    read_info,
+    read_pairs,
+    write_smallnorb,
+)
 from torchcaps.data.types import DataError, Split
 
 

@@ -10,9 +10,13 @@ import torch
 from torchcaps.data.turntable import CATEGORIES, FULL, load, load_turntable
 from torchcaps.data.turntable import load as loading
 from torchcaps.data.turntable.camera import IMAGE_SIZE, PIXEL, Placement, camera
+from torchcaps.data.turntable.load import render_plan
 from torchcaps.data.turntable.march import find_surface
+from torchcaps.data.turntable.objects import TEST_INSTANCES, TRAIN_INSTANCES, Solid, bounded, proportions, solid
 from torchcaps.data.turntable.plan import Plan, plan_split
-from torchcaps.data.turntable.primitives import (
+from torchcaps.data.turntable.render import View, render
+from torchcaps.data.turntable.shading import LIGHTINGS
+from torchcaps.data.turntable.shapes import (
     Shape,
     blade,
     blend,
@@ -24,11 +28,6 @@ from torchcaps.data.turntable.primitives import (
     union,
     upright,
 )
-from torchcaps.data.turntable.proportions import TEST_INSTANCES, TRAIN_INSTANCES, proportions
-from torchcaps.data.turntable.render import View, render
-from torchcaps.data.turntable.shading import LIGHTINGS
-from torchcaps.data.turntable.solids import Solid, bounded, solid
-from torchcaps.data.turntable.studio import render_plan
 from torchcaps.data.types import DataError, ImageSet
 
 PAIRS = 30  # one for each instance, and a second for some

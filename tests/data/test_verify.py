@@ -11,10 +11,9 @@ from data_files import (
     small_source,
 )
 from torchcaps.data import cifar
-from torchcaps.data.origin import unofficial
+from torchcaps.data.locate import DIFFERS, MISSING, OFFICIAL, TOGETHER, unofficial, verify
 from torchcaps.data.sources import CIFAR10, MNIST, SMALLNORB, SOURCES
 from torchcaps.data.types import DataError
-from torchcaps.data.verify import DIFFERS, MISSING, OFFICIAL, TOGETHER, verify
 
 
 @pytest.fixture(autouse=True)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from data_files import idx_contents, put
-from torchcaps.pretrained import shipped
-from torchcaps.pretrained.export import export
+from experiments.tools.export import export
+from torchcaps.models import pretrained as shipped
 from torchcaps.train import Recipe, train
 
 

@@ -11,16 +11,15 @@ import torch
 import tyro
 from safetensors.torch import load_file
 
+from experiments.tools.export import check_half, export, main
 from torchcaps.classifier import evaluate, load
+from torchcaps.cli.train import train_command
 from torchcaps.errors import OptionError, UserError
-from torchcaps.pretrained.export import check_half, export, main
-from torchcaps.pretrained.shipped import read_manifest
+from torchcaps.models.pretrained import read_manifest
 from torchcaps.train.assemble import load_data
-from torchcaps.train.command import train_command
 from torchcaps.train.command_line import command_line
-from torchcaps.train.recipe import Recipe
+from torchcaps.train.recipe import Recipe, read_recipe
 from torchcaps.train.recipes import recipe
-from torchcaps.train.run_folder import read_recipe
 
 
 def test_weights_are_the_run_s_in_half_precision(tiny: Path, run: Path) -> None:
@@ -98,7 +97,7 @@ def test_an_export_that_breaks_off_leaves_what_was_there(
         raise KeyboardInterrupt
 
     before = {path: path.read_bytes() for path in tiny.rglob("*") if path.is_file()}
-    monkeypatch.setattr("torchcaps.pretrained.export.evaluate", interrupted)
+    monkeypatch.setattr("experiments.tools.export.evaluate", interrupted)
     with pytest.raises(KeyboardInterrupt):
         export(run, "tiny", note="other noise", output=tiny)
     assert {path: path.read_bytes() for path in tiny.rglob("*") if path.is_file()} == before

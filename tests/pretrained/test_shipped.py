@@ -7,11 +7,10 @@ import pytest
 import torch
 
 import torchcaps
+from experiments.tools.card import index
+from experiments.tools.export import PREDICTIONS, README, activations_of_noise
+from torchcaps.models.pretrained import MANIFEST, check_file, read_manifest
 from torchcaps.pretrained import list_pretrained
-from torchcaps.pretrained.card import index
-from torchcaps.pretrained.export import PREDICTIONS, README
-from torchcaps.pretrained.predictions import activations_of_noise
-from torchcaps.pretrained.shipped import MANIFEST, check_file, read_manifest
 from torchcaps.train.command_line import command_line
 from torchcaps.train.recipe import recipe_from_json
 

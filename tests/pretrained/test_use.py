@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
+from torchcaps.cli.commands import evaluate_command, predict_command
 
 import torchcaps
 from torchcaps import create_model, list_pretrained
-from torchcaps.classifier.commands import evaluate_command, predict_command
-from torchcaps.classifier.files import ModelFileError
 from torchcaps.errors import OptionError
 from torchcaps.models import HybridNetwork
-from torchcaps.pretrained import PretrainedError, shipped, shipped_folder
+from torchcaps.models import pretrained as shipped
+from torchcaps.models.files import ModelFileError
+from torchcaps.pretrained import PretrainedError, shipped_folder
 
 Output = pytest.CaptureFixture[str]
 

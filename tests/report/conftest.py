@@ -12,7 +12,7 @@ import torch
 from torchcaps.classifier import Classifier, Evaluation, evaluate
 from torchcaps.data.pipeline import Pipeline
 from torchcaps.data.types import Split
-from torchcaps.train.rows import COLUMNS
+from torchcaps.runs.metrics import COLUMNS
 
 
 class FakeRun(NamedTuple):

@@ -1,7 +1,7 @@
 import re
 from pathlib import Path
 
-from torchcaps.report.objective import courses, markdown
+from experiments.tools.objective_table import courses, markdown
 
 PAGE = Path(__file__).parents[2] / "docs" / "method.md"
 

@@ -14,8 +14,8 @@ from torchcaps.report import write_report
 from torchcaps.report.capsules import STEPS, vary
 from torchcaps.report.charts import WIDTH, Series, line_chart
 from torchcaps.report.markup import VOID
-from torchcaps.report.run import read_run
 from torchcaps.report.samples import surest
+from torchcaps.runs.run import read_run
 
 ALWAYS = ["losses", "errors", "confusion", "mistakes", "configuration"]
 Make = Callable[..., Any]

@@ -13,8 +13,8 @@ from PIL import Image
 
 from torchcaps.cli import main
 from torchcaps.errors import UserError
+from torchcaps.runs.folder import create
 from torchcaps.train import Recipe, train
-from torchcaps.train.run_folder import create
 from train.tiny_runs import interrupted, tiny_fields
 
 Capture = pytest.CaptureFixture[str]

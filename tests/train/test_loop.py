@@ -18,13 +18,14 @@ from support import tiny_hybrid
 from torchcaps.classifier import load
 from torchcaps.data import BatchLoader, Pipeline
 from torchcaps.errors import UserError
+from torchcaps.runs.folder import locked
+from torchcaps.runs.metrics import read_rows, start_file
 from torchcaps.train import Recipe, metrics, train
 from torchcaps.train.assemble import load_data, make_classifier, make_pipeline
 from torchcaps.train.checkpoints import read_checkpoint
 from torchcaps.train.finite import NotFiniteError
 from torchcaps.train.module import TrainingModule
-from torchcaps.train.rows import read_rows, start_file
-from torchcaps.train.run_folder import locked, read_recipe
+from torchcaps.train.recipe import read_recipe
 from train.tiny_runs import interrupted, rows_without_times, weights
 
 RUN = Path("run")

@@ -12,13 +12,12 @@ from PIL import Image
 
 from torchcaps import create_model
 from torchcaps.cli import main
+from torchcaps.cli.train import train_command
 from torchcaps.data import Split, Splits
 from torchcaps.errors import OptionError, UserError
 from torchcaps.train import Recipe, folder_recipe, list_recipes, recipe, train
 from torchcaps.train.assemble import make_classifier, make_pipeline
-from torchcaps.train.command import train_command
-from torchcaps.train.recipe import recipe_from_json
-from torchcaps.train.run_folder import read_recipe
+from torchcaps.train.recipe import read_recipe, recipe_from_json
 from train.tiny_runs import interrupted
 
 CHANNELS, CLASSES = {"cifar10": 3}, {"smallnorb": 5, "turntable": 5}

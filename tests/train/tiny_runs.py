@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from torchcaps.runs.metrics import read_rows
 from torchcaps.train import Recipe, checkpoints
 from torchcaps.train.checkpoints import Interrupted
-from torchcaps.train.rows import read_rows
 
 SCRIPT = Path(sys.executable).with_name("torchcaps")
 

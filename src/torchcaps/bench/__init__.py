@@ -1,5 +1,1 @@
-"""``torchcaps bench``: what routing costs, measured on the machine at hand."""
-
-from torchcaps.bench.command import bench
-
-__all__ = ["bench"]
+"""What routing costs, measured on the machine at hand: the parts of ``torchcaps bench``."""

@@ -63,8 +63,8 @@ def bare_step(follows: Recipe, splits: Splits, steps: int) -> float:
 
 def loop_step(follows: Recipe, splits: Splits, steps: int) -> float:
     """The same in the real loop, by the clock in its metrics."""
+    from torchcaps.runs.metrics import read_rows
     from torchcaps.train.loop import Resources, follow
-    from torchcaps.train.rows import read_rows
 
     with tempfile.TemporaryDirectory() as folder:
         quiet = Console(quiet=True)

@@ -1,21 +1,23 @@
-"""Part 2: the hybrid network with each method and backend against the baseline CNN."""
+"""Parts 2 and 6: the hybrid network with each method and backend against the baseline CNN, and what norms add."""
 
 from typing import Any
 
 from torchcaps.bench.measure import Contender, Note, key, race, spread, under
 from torchcaps.bench.memory_probe import peak_memory
-from torchcaps.bench.plan import CNN, HYBRID, METHODS, Plan
+from torchcaps.bench.plan import CNN, HYBRID, METHODS, POOLCAPS, Plan
 from torchcaps.bench.workloads import NetworkCase, NetworkMode, loader_step
-from torchcaps.reproduce import paper
 
 MODES: tuple[NetworkMode, ...] = ("inference", "training")
 LAYOUTS = {"channels-last": True, "contiguous": False}
 TRIAL_ROUNDS = 5  # a hiccup of the machine in all of them would choose the slower one
 LOADER, PLAIN = "loader", "native with PyTorch's convolutions"
 
-# Seconds of inference and of training on the paper's GPU.
+# Seconds of the paper's Table 1: a batch of 50 on a Tesla P40.
 PAPER = {
-    method: {"inference": row.inference.mean, "training": row.training.mean} for method, row in paper.TABLE1.items()
+    "frms": {"inference": 0.158, "training": 0.470},
+    "frem": {"inference": 0.158, "training": 0.471},
+    "em": {"inference": 0.252, "training": 0.744},
+    "cnn": {"inference": 0.043, "training": 0.064},
 }
 
 
@@ -68,3 +70,21 @@ def time_networks(plan: Plan, note: Note) -> tuple[dict[str, NetworkCase], dict[
         "seconds": race(contenders, plan.rounds, note),
         "paper_seconds": PAPER,
     }
+
+
+NETWORKS = (HYBRID, POOLCAPS, CNN)
+NORMS = {"plain": None, "batch": "batch"}
+
+
+def measure_norm(plan: Plan, note: Note) -> dict[str, Any]:
+    """Seconds by network, norm and mode; the capsules are FREM's, in the native core."""
+    contenders = [
+        Contender(
+            key(model, name, mode),
+            NetworkCase(model=model, mode=mode, batch=plan.batch, options={"norm": norm}).build(),
+        )
+        for model in NETWORKS
+        for mode in MODES
+        for name, norm in NORMS.items()
+    ]
+    return {"batch": plan.batch, "seconds": race(contenders, plan.rounds, note)}

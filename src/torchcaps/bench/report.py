@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from torchcaps.bench import networks, norm, routing
+from torchcaps.bench import networks, routing
+from torchcaps.bench import networks as norm
 from torchcaps.bench.measure import Spread, key, ratio, spread, total
 from torchcaps.bench.plan import CNN, HYBRID, METHODS
 from torchcaps.bench.routing import ALL
 from torchcaps.functional.registry import routing_method
-from torchcaps.report.tables import Table
+from torchcaps.runs.tables import Table
 
 Result = dict[str, Any]
 FEW_ROUNDS = 4  # fewer are said beside the ratio

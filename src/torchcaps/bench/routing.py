@@ -1,12 +1,15 @@
-"""Part 1: routing alone, each capsule layer of ``hybrid64``, each method, each backend."""
+"""Parts 1, 3 and 4: routing by itself, as its sizes grow, and against what this machine can do."""
 
 from dataclasses import asdict
 from typing import Any
 
-from torchcaps.bench.measure import Contender, Note, key, race
+import torch
+
+from torchcaps.bench.flops import layer_bytes, layer_flops
+from torchcaps.bench.measure import Contender, Note, fitted_exponent, key, race, spread, under
 from torchcaps.bench.memory_probe import peak_memory
-from torchcaps.bench.plan import METHODS, Plan
-from torchcaps.bench.workloads import RoutingCase, RoutingMode, forget_inputs, hybrid_layers
+from torchcaps.bench.plan import HYBRID, METHODS, Growth, Plan
+from torchcaps.bench.workloads import NetworkCase, RoutingCase, RoutingMode, forget_inputs, hybrid_layers
 
 MODES: tuple[RoutingMode, ...] = ("forward", "forward+backward")
 ALL = "all"
@@ -47,4 +50,73 @@ def measure_routing(plan: Plan, note: Note) -> dict[str, Any]:
         "backends": plan.backends,
         "seconds": times,
         "peak_bytes": dict(zip(probes, peak_memory(list(probes.values())), strict=True)),
+    }
+
+
+def axes(plan: Growth) -> dict[str, dict[float, NetworkCase]]:
+    """What grows -> its values and the step at each of them; all else is as in ``hybrid64``."""
+
+    def step(batch: int = plan.batch, capsule_factor: float = 1, **options: Any) -> NetworkCase:
+        return NetworkCase(model=HYBRID, mode="training", batch=batch, capsule_factor=capsule_factor, options=options)
+
+    return {
+        "batch": {batch: step(batch) for batch in plan.batches},
+        "image side": {side: step(image_size=side) for side in plan.sides},
+        "capsules per layer": {factor: step(capsule_factor=factor) for factor in plan.capsule_factors},
+        "iterations": {count: step(iterations=count) for count in plan.iterations},
+    }
+
+
+def measure_growth(plan: Plan, note: Note) -> dict[str, Any]:
+    """For each axis: values, seconds of each round at each value, peak bytes, and the exponents fitted to both.
+
+    An exponent is fitted to the minimum over the rounds: noise only ever adds.
+    """
+    result: dict[str, Any] = {"batch": plan.growth.batch, "axes": {}}
+    for axis, cases in axes(plan.growth).items():
+        contenders = [Contender(str(value), case.build()) for value, case in cases.items()]
+        times = race(contenders, plan.growth.rounds, under(axis, note))
+        del contenders
+        note(f"peak memory along {axis}")
+        peaks = peak_memory(list(cases.values()))
+        values, least = list(cases), [spread(times[str(value)]).least for value in cases]
+        known = [(value, peak) for value, peak in zip(values, peaks, strict=True) if peak is not None and peak > 0]
+        result["axes"][axis] = {
+            "values": values,
+            "seconds": times,
+            "peak_bytes": peaks,
+            "time_law": fitted_exponent(values, least),
+            "memory_law": fitted_exponent(*zip(*known, strict=True)) if len(known) > 1 else None,
+            # small steps are mostly fixed costs, so the largest two values show where it is heading
+            "time_exponent_at_the_end": fitted_exponent(values[-2:], least[-2:])[0],
+        }
+    return result
+
+
+def measure_limits(plan: Plan, note: Note) -> dict[str, Any]:
+    """Times of the kernels by method/layer, of a matrix product and of a copy, with their operations and bytes."""
+    layers = hybrid_layers()
+    side = plan.matrix_side
+    left, right, product = torch.randn(side, side), torch.randn(side, side), torch.empty(side, side)
+    source = torch.ones(plan.copy_bytes // 4)
+    target = torch.empty_like(source)
+    contenders = [
+        Contender("matrix product", lambda: torch.mm(left, right, out=product)),
+        Contender("copy", lambda: target.copy_(source)),
+    ]
+    flops, moved = {"matrix product": 2 * side**3}, {"copy": 2 * 4 * source.numel()}  # a copy reads and writes
+    for method in METHODS:
+        for n, layer in enumerate(layers):
+            name = key(method, layer.name)
+            case = RoutingCase(layers=(n,), method=method, mode="forward", batch=plan.batch)
+            contenders.append(Contender(name, case.build()))
+            flops[name], moved[name] = layer_flops(method, layer, plan.batch), layer_bytes(layer, plan.batch)
+    times = race(contenders, plan.limit_rounds, note)
+    forget_inputs()
+    return {
+        "batch": plan.batch,
+        "layers": [asdict(layer) for layer in layers],
+        "flops": flops,
+        "bytes": moved,
+        "seconds": times,
     }

@@ -6,25 +6,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
+import safetensors.torch
 
 from torchcaps.classifier.classifier import Classifier
 from torchcaps.data.pipeline import Pipeline
 from torchcaps.data.writing import whole_file
-from torchcaps.errors import UserError
-from torchcaps.pretrained.shipped import list_pretrained, listing, shipped_folder
-
-WEIGHTS, CARD = "model.safetensors", "model.json"
-FORMAT = 1
-
-
-class ModelFileError(UserError):
-    """A file of weights, or its card, that cannot be used."""
+from torchcaps.models.files import CARD, FORMAT, WEIGHTS, ModelFileError, load_weights, read_card
+from torchcaps.models.pretrained import list_pretrained, listing, shipped_folder
 
 
 def save(classifier: Classifier, folder: str | Path) -> Path:
     """Write the weights and then the card, which makes them complete, into a folder; returns the weights' path."""
-    to_bytes = import_safetensors().torch.save
     folder = Path(folder)
     card = {
         "format": FORMAT,
@@ -42,7 +34,7 @@ def save(classifier: Classifier, folder: str | Path) -> Path:
         ) from error
     weights = {name: value.contiguous() for name, value in classifier.network.state_dict().items()}
     with whole_file(folder / WEIGHTS) as file:
-        file.write(to_bytes(weights, {"format": "pt"}))
+        file.write(safetensors.torch.save(weights, {"format": "pt"}))
     with whole_file(folder / CARD) as file:
         file.write(text.encode())
     return folder / WEIGHTS
@@ -57,7 +49,7 @@ def load(path: str | Path) -> Classifier:
     ['animal', 'car']
     """
     weights, card_path = find_files(Path(path).expanduser())
-    card = _read_card(card_path)
+    card = read_card(card_path)
     try:
         pipeline = Pipeline(**{name: _tuple(value) for name, value in card["pipeline"].items()})
         classes = tuple(str(name) for name in card["classes"])
@@ -65,7 +57,7 @@ def load(path: str | Path) -> Classifier:
     except Exception as error:  # whatever a changed card makes a network stumble over
         reason = f"{type(error).__name__}: {error}"
         raise ModelFileError(f"{card_path} does not describe a network of this version ({reason})") from error
-    load_weights(classifier, weights)
+    load_weights(classifier.network, weights)
     return classifier.eval()
 
 
@@ -82,7 +74,7 @@ def find_files(path: Path) -> tuple[Path, Path]:
         path = shipped_folder(str(path))
     weights = path / WEIGHTS if os.path.isdir(path) else path
     if not os.path.isfile(weights):
-        hidden = f"; the pretrained network is in torchcaps.pretrained.shipped_folder({str(path)!r})"
+        hidden = f"; the pretrained network is in torchcaps.models.shipped_folder({str(path)!r})"
         raise ModelFileError(
             f"{path} has no {WEIGHTS}: finish an interrupted run with torchcaps train --resume {path}"
             + hidden * is_pretrained
@@ -91,61 +83,6 @@ def find_files(path: Path) -> tuple[Path, Path]:
     if not os.path.isfile(card):
         raise ModelFileError(f"{weights} has no {card.name} beside it, which says what network it is: copy it too")
     return weights, card
-
-
-def _read_card(path: Path) -> dict[str, Any]:
-    try:
-        card = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelFileError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{path} is not a whole JSON file ({error}): copy it again") from error
-    found = card.get("format") if isinstance(card, dict) else None
-    if found != FORMAT:
-        raise ModelFileError(
-            f"{path} has format {found}, wanted {FORMAT}: use the version of torchcaps that wrote it, or train again"
-        )
-    return dict(card)
-
-
-def load_weights(classifier: Classifier, path: Path) -> None:
-    """Put a file of weights into a network, or say why it cannot be; nothing is unpickled."""
-    safetensors = import_safetensors()
-    try:
-        weights = safetensors.torch.load_file(path)
-    except OSError as error:
-        raise ModelFileError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (safetensors.SafetensorError, ValueError, KeyError) as error:
-        raise ModelFileError(
-            f"{path} is not a whole safetensors file ({error}): it may be truncated, copy it again"
-        ) from error
-    problem = mismatch(classifier.network.state_dict(), weights)
-    if problem:
-        raise ModelFileError(f"{path} is of another network than its card says ({problem}): copy both from one run")
-    broken = next((name for name, value in weights.items() if not value.isfinite().all()), None)
-    if broken:
-        raise ModelFileError(f"{path} holds weights that are not finite, in {broken}: train again at a lower rate")
-    classifier.network.load_state_dict(weights)
-
-
-def import_safetensors() -> Any:
-    """The module with its part for torch, or an error that says how to get it."""
-    try:
-        import safetensors.torch
-    except ImportError as error:
-        raise ModelFileError("files of weights need safetensors: pip install 'torchcaps[train]'") from error
-    return safetensors
-
-
-def mismatch(wanted: dict[str, torch.Tensor], found: dict[str, torch.Tensor]) -> str:
-    """How weights differ from those that a network has, or nothing."""
-    for name, value in wanted.items():
-        if name not in found:
-            return f"{name} is missing"
-        if found[name].shape != value.shape:
-            return f"{name} has shape {list(found[name].shape)}, the network wants {list(value.shape)}"
-    extra = next((name for name in found if name not in wanted), None)
-    return f"the network has no {extra}" if extra else ""
 
 
 def _tuple(value: Any) -> Any:

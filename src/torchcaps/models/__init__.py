@@ -3,6 +3,7 @@
 from torchcaps.models.cnn import BaselineCnn
 from torchcaps.models.hybrid import HYBRID32, HYBRID64, HybridNetwork, Stage
 from torchcaps.models.network import Network
+from torchcaps.models.pretrained import PretrainedError, list_pretrained, shipped_folder
 from torchcaps.models.registry import create_model, list_models, register_model
 
 __all__ = [
@@ -11,8 +12,11 @@ __all__ = [
     "BaselineCnn",
     "HybridNetwork",
     "Network",
+    "PretrainedError",
     "Stage",
     "create_model",
     "list_models",
+    "list_pretrained",
     "register_model",
+    "shipped_folder",
 ]

@@ -29,6 +29,11 @@ class Network(nn.Module):
         """Images from class poses, for networks that have capsules and a decoder."""
         raise RuntimeError(f"{type(self).__name__} has no decoder: create a hybrid network with decoder=True")
 
+    def drop_decoder(self) -> None:
+        """Go on without the decoder, where there is one."""
+        if "decoder" in self._modules:
+            setattr(self, "decoder", None)  # noqa: B010 - which only some networks declare
+
     def parameter_count(self) -> int:
         """Number of learned values, without the decoder, which is only a regulariser."""
         return sum(p.numel() for name, p in self.named_parameters() if not name.startswith("decoder."))

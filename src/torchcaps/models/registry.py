@@ -6,6 +6,7 @@ from typing import Any
 
 from torchcaps.functional.registry import routing_method
 from torchcaps.models.network import Network
+from torchcaps.models.pretrained import pretrained_network
 
 _MODELS: dict[str, Callable[..., Network]] = {}
 
@@ -43,9 +44,7 @@ def create_model(name: str, *, pretrained: str | None = None, **options: Any) ->
             raise TypeError(f"model {name!r} has no option {option!r}; it has {', '.join(known)}")
     if pretrained is None:
         return build(**options)
-    from torchcaps.pretrained.network import pretrained_network  # it needs more than torch
-
-    return pretrained_network(pretrained, name, options, known)
+    return pretrained_network(pretrained, name, build, options, known)
 
 
 def model_options(build: Callable[..., Network], options: dict[str, Any]) -> dict[str, Any]:

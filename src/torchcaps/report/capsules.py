@@ -5,9 +5,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from torchcaps.report.markup import Html, Section, lead, section, tag
-from torchcaps.report.numbers import MINUS, SIGMA, short
 from torchcaps.report.pictures import picture, strip
 from torchcaps.report.samples import Subject, of_class, shown_classes, surest
+from torchcaps.runs.numbers import MINUS, SIGMA, short
 from torchcaps.types import POSE_SIZE
 
 CLASSES, PER_CLASS = 10, 6

@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import Any
 
 from torchcaps.report.markup import Html, Section, section, tag
-from torchcaps.report.numbers import NOTHING, count, duration, percent, short
-from torchcaps.report.run import Run
 from torchcaps.report.samples import Subject
+from torchcaps.runs.numbers import NOTHING, count, duration, percent, short
+from torchcaps.runs.run import Run
 
 ROUTINGS = {"frem": "FREM", "frms": "FRMS", "em": "EM"}
 

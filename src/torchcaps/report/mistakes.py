@@ -3,9 +3,9 @@
 import math
 
 from torchcaps.report.markup import Html, Section, lead, section, tag
-from torchcaps.report.numbers import NOTHING, count
 from torchcaps.report.pictures import picture
 from torchcaps.report.samples import Subject
+from torchcaps.runs.numbers import NOTHING, count
 
 MOST = 12
 

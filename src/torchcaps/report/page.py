@@ -16,8 +16,8 @@ from torchcaps.report.curves import errors, losses
 from torchcaps.report.markup import Html, Section, lead, section, tag
 from torchcaps.report.mistakes import mistakes
 from torchcaps.report.routing import routing
-from torchcaps.report.run import Run, read_run
 from torchcaps.report.samples import Subject
+from torchcaps.runs.run import Run, read_run
 
 REPORT = "report.html"
 

@@ -8,9 +8,9 @@ from torch.nn.functional import interpolate
 
 from torchcaps.classifier.explain import Explanation, explain, heat_overlay
 from torchcaps.report.markup import Html, Section, lead, section, tag
-from torchcaps.report.numbers import TIMES, short
 from torchcaps.report.pictures import picture
 from torchcaps.report.samples import Subject, of_class, shown_classes
+from torchcaps.runs.numbers import TIMES, short
 
 IMAGES = 6
 

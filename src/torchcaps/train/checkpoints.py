@@ -13,10 +13,10 @@ from lightning.pytorch.plugins.io import CheckpointIO
 
 from torchcaps.data import BatchLoader
 from torchcaps.data.writing import remove_leftovers, whole_file
+from torchcaps.runs.folder import BEST, LAST, RunFolderError
 from torchcaps.train.finite import check_weights
 from torchcaps.train.metrics import Metrics
 from torchcaps.train.module import TrainingModule
-from torchcaps.train.run_folder import BEST, LAST, RunFolderError
 
 STOPPING = (signal.SIGINT, signal.SIGTERM)
 

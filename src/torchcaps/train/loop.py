@@ -18,9 +18,10 @@ from lightning.pytorch.utilities import rank_zero_only
 from rich.console import Console
 
 from torchcaps.classifier.classifier import Classifier
-from torchcaps.classifier.files import mismatch
 from torchcaps.data import BatchLoader, DataError, Split
 from torchcaps.errors import OptionError
+from torchcaps.models.files import mismatch
+from torchcaps.runs.folder import BEST, LAST, RunFolderError
 from torchcaps.train.averaging import MeanOfWeights
 from torchcaps.train.batch_norm import shared_batch_norm
 from torchcaps.train.checkpoints import Checkpoints, WholeFiles, read_checkpoint
@@ -28,7 +29,6 @@ from torchcaps.train.metrics import Metrics
 from torchcaps.train.module import TrainingModule
 from torchcaps.train.progress import ProgressLine
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.run_folder import BEST, LAST, RunFolderError
 
 EVALUATION_BATCH = 200
 CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EACCES, errno.EPERM, errno.EROFS)

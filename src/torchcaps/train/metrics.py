@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from torchcaps.runs.folder import METRICS
+from torchcaps.runs.metrics import Row, append, start_file
 from torchcaps.train.module import TrainingModule
-from torchcaps.train.rows import Row, append, start_file
-from torchcaps.train.run_folder import METRICS
 
 EVERY = 10  # steps to a row
 SUMS = ("images", "wrong", "output_loss", "reconstruction_loss")

@@ -1,5 +1,6 @@
 """All that decides how a run goes and what comes out of it."""
 
+import json
 import math
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -10,6 +11,7 @@ from torchcaps.data.splits import Validation, ViewpointFactor
 from torchcaps.errors import OptionError
 from torchcaps.nn.initial import ConvInit
 from torchcaps.nn.norm import Norm
+from torchcaps.runs.folder import RUN, RunFolderError
 
 Camera = Literal["left", "right", "both", "each"]
 Loss = Literal["spread", "margin", "cross-entropy"]
@@ -210,3 +212,14 @@ def recipe_from_json(values: dict[str, Any]) -> Recipe:
     root = values.get("root")
     sizes = {name: tuple(values[name]) for name in WINDOWS if name in values}
     return Recipe(**{**values, **sizes, "root": None if root is None else Path(root)})
+
+
+def read_recipe(folder: Path) -> Recipe:
+    """The recipe of a run."""
+    path = folder / RUN
+    if not path.is_file():
+        raise RunFolderError(f"{folder} is not the folder of a training run: it has no {RUN}")
+    try:
+        return recipe_from_json(json.loads(path.read_text(encoding="utf-8"))["recipe"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunFolderError(f"{path} cannot be used: {error}") from error

@@ -1,9 +1,11 @@
-"""A whole run: data, network, loop, test error, weights, report."""
+"""A whole run: data, network, loop, test error, weights."""
 
-import time
+import platform
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +16,11 @@ from rich.console import Console
 from torchcaps.classifier import Classifier, Evaluation, evaluate, save
 from torchcaps.data import Splits, ViewpointSplits, list_sets
 from torchcaps.errors import UserError
-from torchcaps.train import run_folder
+from torchcaps.runs import folder as run_folder
+from torchcaps.runs.machine import cpu_name, usable_cores
+from torchcaps.runs.metrics import read_rows
 from torchcaps.train.assemble import load_data, make_classifier, make_pipeline
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.rows import read_rows
 
 if TYPE_CHECKING:
     from torchcaps.train.loop import Resources
@@ -30,6 +33,7 @@ class Finished:
 
     folder: Path
     classifier: Classifier
+    splits: Splits
     evaluation: Evaluation | None  # on the test split; None where that was left alone
     familiar: Evaluation | None = None  # on the test images of familiar viewpoints, where the recipe has them apart
 
@@ -46,7 +50,7 @@ def train(
     """Follow a recipe to its end, in a new run folder; or with ``resume`` go on in the folder of a run that began.
 
     Of several processes the first one returns what the run leaves, the others nothing. Without ``test`` the test split
-    is left alone: there is no test error, and no report, whose pictures are of test images.
+    is left alone: there is no test error.
     """
     require_lightning()
     from torchcaps.train.loop import Resources, check_batches, is_first_process
@@ -61,7 +65,7 @@ def train(
     torch.manual_seed(recipe.seed)
     classifier = make_classifier(recipe, splits, make_pipeline(recipe, splits))
     check_batches(recipe, len(splits.train), resources)  # before there is a folder
-    folder = resume or (run_folder.create(recipe, output) if first else Path())
+    folder = resume or (run_folder.create(recipe.name, output) if first else Path())
     with run_folder.locked(folder) if first else nullcontext():
         return _train_in(folder, recipe, splits, classifier, resources, console, resume is not None, test)
 
@@ -80,7 +84,7 @@ def _train_in(
 
     first = is_first_process()
     if first and not resume:
-        run_folder.describe(folder, recipe, splits, resources.processes)
+        describe(folder, recipe, splits, resources.processes)
     say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
     say(f"{recipe.name}: {len(splits.train):,} training images; {splits.note}")
     say(f"run folder: {folder}")
@@ -106,15 +110,35 @@ def _train_in(
     save(classifier, folder)
     run_folder.write_json(folder / run_folder.RESULT, result)
     if evaluation is not None:
-        start = time.perf_counter()
-        from torchcaps.report import write_report
-
-        report = write_report(folder, classifier, splits.test, evaluation)
-        say(f"report: {report} ({time.perf_counter() - start:.0f} s)")
         if familiar is not None:
             say(f"error on familiar {recipe.viewpoint}s: {100 * familiar.error:.2f} %")
         say(f"test error: {100 * evaluation.error:.2f} %")
-    return Finished(folder=folder, classifier=classifier, evaluation=evaluation, familiar=familiar)
+    return Finished(folder=folder, classifier=classifier, splits=splits, evaluation=evaluation, familiar=familiar)
+
+
+def describe(folder: Path, recipe: Recipe, splits: Splits, processes: int) -> None:
+    """Write what the run is, before it begins."""
+    about = {
+        "recipe": recipe.as_json(),
+        "name": recipe.name,
+        "seed": recipe.seed,
+        "versions": {name: version(name) for name in ("torchcaps", "torch", "lightning")}
+        | {"python": platform.python_version()},
+        "machine": f"{cpu_name()}, {usable_cores()} cores",
+        "threads": torch.get_num_threads(),
+        "processes": processes,
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "data": {
+            "set": recipe.data,
+            "note": splits.note,
+            "classes": list(splits.classes),
+            "train": len(splits.train),
+            "validation": 0 if splits.validation is None else len(splits.validation),
+            "test": len(splits.test),
+        }
+        | ({"familiar": len(splits.familiar)} if isinstance(splits, ViewpointSplits) else {}),
+    }
+    run_folder.write_json(folder / run_folder.RUN, about)
 
 
 def with_absolute_paths(recipe: Recipe) -> Recipe:

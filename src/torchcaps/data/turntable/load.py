@@ -1,22 +1,87 @@
-"""The turntable set: from the cache, or rendered now."""
+"""turntable's images: from the cache, rendered at first use."""
 
+import os
 import sys
 import warnings
+import zlib
+from collections.abc import Callable
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from torchcaps.data.locate import cache_folder
-from torchcaps.data.turntable.cache import Images, read_images, write_images
 from torchcaps.data.turntable.camera import IMAGE_SIZE
-from torchcaps.data.turntable.plan import FULL, Plan, plan_split
-from torchcaps.data.turntable.solids import CATEGORIES
-from torchcaps.data.turntable.studio import render_plan
+from torchcaps.data.turntable.objects import CATEGORIES, solid
+from torchcaps.data.turntable.plan import FULL, Plan, plan_split, stereo_views
+from torchcaps.data.turntable.render import render
 from torchcaps.data.types import DataError, ImageSet, Split
+from torchcaps.data.writing import whole_file
+
+Images = NDArray[np.uint8]
+
+
+def read_images(path: Path, shape: tuple[int, ...]) -> Images | None:
+    """The pictures of a file, memory-mapped; None where there is none, or it is not whole."""
+    try:
+        # Copy on write: torch wants memory it could write to, and the file must stay as it is.
+        images: Images = np.load(path, mmap_mode="c", allow_pickle=False)
+        with path.open("rb") as file:
+            file.seek(-4, os.SEEK_END)
+            checksum = int.from_bytes(file.read(4), "little")
+    except (OSError, ValueError, EOFError):
+        return None
+    if images.shape != shape or images.dtype != np.uint8 or not images.flags.c_contiguous:
+        return None
+    return images if zlib.crc32(images.data) == checksum else None
+
+
+def write_images(path: Path, images: Images) -> None:
+    """Write pictures, and behind them a checksum of four bytes, which ``np.load`` does not mind."""
+    with whole_file(path) as file:
+        np.save(file, images)
+        file.write(zlib.crc32(images.data).to_bytes(4, "little"))
+
+
+BATCH = 24  # pairs at once: fewer cost more for calls, more do not fit into a core's cache
+
+
+def render_plan(plan: Plan, seed: int, done: Callable[[int], None] = lambda pairs: None) -> NDArray[np.uint8]:
+    """The pictures ``[N, 2, 96, 96]`` of a plan; ``done`` is told how many pairs more are finished."""
+    images = np.empty((len(plan), 2, IMAGE_SIZE, IMAGE_SIZE), dtype=np.uint8)
+
+    def work(category: int, instance: int, pairs: NDArray[np.int64]) -> None:
+        thing = solid(seed, category, instance)
+        pictures = render(thing, stereo_views(thing, plan, pairs, seed))
+        images[pairs] = pictures.reshape(len(pairs), 2, IMAGE_SIZE, IMAGE_SIZE)
+        done(len(pairs))
+
+    workers = ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
+    try:
+        jobs = [workers.submit(work, *job) for job in _batches(plan)]
+        wait(jobs, return_when=FIRST_EXCEPTION)
+        for job in jobs:
+            if job.done():
+                job.result()
+    finally:
+        workers.shutdown(cancel_futures=True)  # after an error or Ctrl-C the rest is not rendered
+    return images
+
+
+def _batches(plan: Plan) -> list[tuple[int, int, NDArray[np.int64]]]:
+    """Category, instance and pairs of each job: a batch shows one object, as its shape is code with fixed numbers."""
+    owners = np.stack([plan.category, plan.instance], axis=1)
+    batches = []
+    for category, instance in np.unique(owners, axis=0).tolist():
+        pairs = np.flatnonzero((plan.category == category) & (plan.instance == instance))
+        batches += [(category, instance, pairs[at : at + BATCH]) for at in range(0, len(pairs), BATCH)]
+    return batches
+
 
 VERSION = 1  # of the renderer: raise it with every change that shows, so that no old picture is taken from a cache
 DEFAULT_PAIRS = 3000

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from torchcaps.data.turntable.camera import IMAGE_SIZE, PIXEL, Camera
-from torchcaps.data.turntable.primitives import Array, length, positive, sum_of
-from torchcaps.data.turntable.solids import Solid
+from torchcaps.data.turntable.objects import Solid
+from torchcaps.data.turntable.shapes import Array, length, positive, sum_of
 
 Index: TypeAlias = NDArray[np.intp]
 Points: TypeAlias = tuple[Array, Array, Array]  # x, y, z: [P] each

@@ -1,4 +1,4 @@
-"""Which pictures the set has: the full product of its factors, or a balanced part of it."""
+"""Which pictures turntable has: every toy, its views and lights, and where the two cameras then are."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -6,9 +6,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from torchcaps.data.turntable.proportions import TEST_INSTANCES, TRAIN_INSTANCES
+from torchcaps.data.turntable.camera import Placement, camera
+from torchcaps.data.turntable.objects import CATEGORIES, TEST_INSTANCES, TRAIN_INSTANCES, Solid
+from torchcaps.data.turntable.render import View
 from torchcaps.data.turntable.shading import LIGHTINGS
-from torchcaps.data.turntable.solids import CATEGORIES
 
 Integers: TypeAlias = NDArray[np.int64]
 
@@ -66,3 +67,31 @@ def _spread_views(random: np.random.Generator) -> Integers:
     # Another order of each factor for each instance: the last round, cut short, then favours nothing over all of them.
     names = [random.permutation(size) for size in (elevations, azimuths, lightings)]
     return np.stack([names[0][elevation], names[1][azimuth], names[2][lighting]], axis=1)
+
+
+PLACE = 0.2  # an object stands up to this far from the middle, each way; its radius is about 1
+SCALE = (0.68, 0.94)  # and is enlarged by something between these
+PAINT = (0.45, 0.7)  # how much light it sends back: one value for an instance, ...
+FADE = 0.18  # ... up to this much more or less in a picture
+
+
+def stereo_views(solid: Solid, plan: Plan, pairs: NDArray[np.int64], seed: int) -> list[View]:
+    """The views of pairs of one instance: left, right, left, right ...
+
+    What is random about a pair follows from the seed and its factors, so it looks the same in every subset.
+    """
+    category, instance = int(plan.category[pairs[0]]), int(plan.instance[pairs[0]])
+    random = np.random.default_rng([seed, category, instance, 4])
+    paint = random.uniform(*PAINT)
+    chances = random.random((VIEWS, 4))[plan.view[pairs]]  # [pairs, 4]
+    views = []
+    for pair, (x, y, size, fade) in zip(pairs.tolist(), chances.tolist(), strict=True):
+        scale = (SCALE[0] + (SCALE[1] - SCALE[0]) * size) / solid.radius
+        place = (PLACE * (2 * x - 1), PLACE * (2 * y - 1))
+        azimuth = AZIMUTHS[plan.azimuth[pair]]
+        placement = Placement(azimuth, scale, place, (solid.centre[0], solid.centre[1], solid.floor))
+        target = np.array([0.0, 0.0, (solid.centre[2] - solid.floor) / solid.radius])
+        for side in (-1, 1):
+            eye = camera(ELEVATIONS[plan.elevation[pair]], side, target)
+            views.append(View(eye, placement, int(plan.lighting[pair]), paint + FADE * (2 * fade - 1)))
+    return views

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 from torchcaps.data.turntable.camera import DISTANCE, IMAGE_SIZE, PIXEL, Camera, Placement
 from torchcaps.data.turntable.march import Hits, Index, Points, Rays, find_surface, ground_distance, rays_of
-from torchcaps.data.turntable.primitives import Array, length, positive, sum_of
+from torchcaps.data.turntable.objects import Solid
 from torchcaps.data.turntable.shading import LIGHTINGS, lamp_reaches, normals, openness
-from torchcaps.data.turntable.solids import Solid
+from torchcaps.data.turntable.shapes import Array, length, positive, sum_of
 
 GROUND = 0.8  # how much light the ground sends back
 

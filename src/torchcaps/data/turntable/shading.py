@@ -7,8 +7,8 @@ import numpy as np
 
 from torchcaps.data.turntable.camera import Vector
 from torchcaps.data.turntable.march import Points, Rays, sphere_span
-from torchcaps.data.turntable.primitives import Array, length, positive
-from torchcaps.data.turntable.solids import Solid
+from torchcaps.data.turntable.objects import Solid
+from torchcaps.data.turntable.shapes import Array, length, positive
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,202 @@
+"""The cells of the paper's tables, and the runs that fill them. Several cells may share a run."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from experiments import paper
+from experiments.budgets import Budget
+from experiments.trials import DEFORMED, TRIALS, Trial
+from torchcaps.bench.plan import Plan
+from torchcaps.data.sources import SOURCES
+from torchcaps.data.splits import ViewpointFactor
+from torchcaps.functional.registry import routing_method
+from torchcaps.train.recipe import Recipe
+
+Target = Literal[
+    "table1", "table2", "table3", "losses", "reconstructions", "claims", "objects", "viewpoints", "trials", "all"
+]
+TARGETS: tuple[Target, ...] = get_args(Target)
+TRIALS_PLACE, TIMES = "trials", "times"
+CROPS = 13  # of test images, besides the one
+COMPARED, SEEDS = ("frem", "cnn"), (0, 1)  # beyond the paper
+VIEWPOINTS: tuple[ViewpointFactor, ...] = ("azimuth", "elevation")
+LABELS = {method: routing_method(method).label for method in paper.TABLE2} | {"cnn": "CNN"}
+TITLES = {name: source.title for name, source in SOURCES.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A training run."""
+
+    place: str  # subfolder of the results and of the run folders
+    name: str
+    recipe: Recipe
+    trial: Trial | None = None  # of which it is the run; then the test split is left alone
+    crops: int = 1  # with so many, test images are evaluated once more
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ensemble:
+    """Runs that differ in their seeds, evaluated together."""
+
+    place: str
+    name: str
+    members: tuple[Run, ...]
+
+    @property
+    def recipe(self) -> Recipe:
+        """But for the seed, that of all."""
+        return self.members[0].recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class Times:
+    """What inference and a training step take, measured together in one process."""
+
+    place: str
+    plan: Plan
+    name: str = TIMES
+
+
+Job = Run | Ensemble | Times
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """An error in a table."""
+
+    labels: tuple[str, ...]  # in the table's first columns
+    job: Run | Ensemble
+    paper: float | None = None
+
+
+class Experiments:
+    """All that is run with a budget."""
+
+    def __init__(self, budget: Budget, root: Path | None = None) -> None:
+        """``root`` is where the data sets are, if not where they usually are."""
+        self.budget, self.root = budget, root
+
+    def cells(self, target: Target) -> list[Cell]:
+        """The cells of a target; trials have none."""
+        makers = {"table1": self._table1, "table2": self._table2, "table3": self._table3, "losses": self._losses}
+        makers |= {"claims": self._claims, "reconstructions": self._reconstructions}
+        makers |= {"objects": self._objects, "viewpoints": self._viewpoints}
+        return list(makers[target]()) if target in makers else []
+
+    def jobs(self, target: Target) -> list[Job]:
+        """What there is to do for a target, each thing once, in order."""
+        if target == "all":
+            return unique(job for one in TARGETS if one != "all" for job in self.jobs(one))
+        if target == "trials":  # a rehearsal learns nothing from other folds
+            rehearsal = self.budget.name == "quick"
+            return [self._trial(trial) for trial in TRIALS if not (rehearsal and trial.recipe.fold)]
+        found: list[Job] = []
+        for cell in self.cells(target):
+            found += [*cell.job.members, cell.job] if isinstance(cell.job, Ensemble) else [cell.job]
+        if target == "table1":
+            found.append(Times(place=self.budget.name, plan=self.budget.times))
+        return unique(found)
+
+    def main(self, data: str, method: str) -> Run | Ensemble:
+        """The run of tables 1 and 3."""
+        name, recipe = f"{data}-{method}", self.budget.main(data, method)
+        seeds = self.budget.cifar10_seeds if data == "cifar10" else (recipe.seed,)
+        if len(seeds) == 1:
+            return self._run(name, replace(recipe, seed=seeds[0]))
+        members = tuple(self._run(f"{name}-seed{seed}", replace(recipe, seed=seed)) for seed in seeds)
+        return Ensemble(place=self.budget.name, name=name, members=members)
+
+    def ablation(self, method: str, iterations: int, std: float, suffix: str = "", **changes: Any) -> Run:
+        """The run of a cell of table 2, or a variation of it; table 1's, where that is the same."""
+        fields = {"iterations": iterations, "transform_std": std, **changes}
+        recipe = replace(self.budget.ablation(method), **fields)
+        run = self._run(f"ablation-{method}-{iterations}-{std}{suffix}", recipe)
+        main = self.main("smallnorb", method)
+        assert isinstance(main, Run)
+        return main if replace(main.recipe, name=run.name) == run.recipe else run
+
+    def deformed(self, method: str) -> Run:
+        """Table 1's run with training images that are stretched and turned besides."""
+        main = self.main("smallnorb", method)
+        return self._run(f"{main.name}-deformed", replace(main.recipe, **DEFORMED))
+
+    def margin(self, method: str) -> Run:
+        """The default run with the margin loss."""
+        return self.ablation(method, *paper.DEFAULT, "-margin", loss="margin")
+
+    def stacked_variant(self) -> Run:
+        """The default run with Algorithm 3 in every layer."""
+        return self.ablation("frms", *paper.DEFAULT, "-variant", routing="frms_variant")
+
+    def without_residual(self) -> Run:
+        """The default run of FREM without the residual blocks."""
+        return self.ablation("frem", *paper.DEFAULT, "-no-residual", residual=False)
+
+    def _run(self, name: str, recipe: Recipe) -> Run:
+        recipe = replace(recipe, name=name, validation="none", weights="last")
+        return Run(place=self.budget.name, name=name, recipe=self.budget.adapt(recipe, self.root))
+
+    def _trial(self, trial: Trial) -> Run:
+        rehearsal = self.budget.name == "quick"  # whose numbers must not be taken for the trial's
+        name = f"trial-{trial.name}" if rehearsal else trial.name
+        recipe = self.budget.adapt(replace(trial.recipe, name=name), self.root)
+        return Run(place=self.budget.name if rehearsal else TRIALS_PLACE, name=name, recipe=recipe, trial=trial)
+
+    def _table1(self) -> Iterator[Cell]:
+        for method, row in paper.TABLE1.items():
+            yield Cell(labels=(LABELS[method],), job=self.main("smallnorb", method), paper=row.error)
+        for method in ("frem", "cnn"):
+            yield Cell(labels=(f"{LABELS[method]}, images deformed",), job=self.deformed(method))
+
+    def _table2(self) -> Iterator[Cell]:
+        for method, cells in paper.TABLE2.items():
+            for (iterations, std), error in cells.items():
+                run = self.ablation(method, iterations, std)
+                yield Cell(labels=(LABELS[method], str(iterations), str(std)), job=run, paper=error)
+
+    def _table3(self) -> Iterator[Cell]:
+        for data, errors in paper.TABLE3.items():
+            for method, error in errors.items():
+                yield Cell(labels=(TITLES[data], LABELS[method]), job=self.main(data, method), paper=error)
+
+    def _losses(self) -> Iterator[Cell]:
+        for method in paper.TABLE2:
+            yield Cell(labels=("spread", LABELS[method]), job=self.ablation(method, *paper.DEFAULT))
+        for method in paper.TABLE2:
+            yield Cell(labels=("margin", LABELS[method]), job=self.margin(method))
+
+    def _claims(self) -> Iterator[Cell]:
+        yield from self._table2()
+        yield from self._losses()
+        yield Cell(labels=("Algorithm 3",), job=self.stacked_variant())
+        yield Cell(labels=("FREM without residual blocks",), job=self.without_residual())
+
+    def _reconstructions(self) -> Iterator[Cell]:
+        """Of an ensemble the first run."""
+        for data in ("smallnorb", *paper.TABLE3):
+            for method in paper.TABLE2:
+                job = self.main(data, method)
+                run = job.members[0] if isinstance(job, Ensemble) else job
+                if run.recipe.has_decoder:
+                    yield Cell(labels=(TITLES[data], LABELS[method]), job=run)
+
+    def _objects(self) -> Iterator[Cell]:
+        for method in COMPARED:
+            for seed in SEEDS:
+                recipe = replace(self.budget.objects(method), seed=seed)
+                run = replace(self._run(f"objects-{method}-seed{seed}", recipe), crops=CROPS)
+                yield Cell(labels=(LABELS[method], str(seed)), job=run)
+
+    def _viewpoints(self) -> Iterator[Cell]:
+        for factor in VIEWPOINTS:
+            for method in COMPARED:
+                recipe = replace(self.budget.viewpoints(method), viewpoint=factor)
+                yield Cell(labels=(factor, LABELS[method]), job=self._run(f"viewpoints-{factor}-{method}", recipe))
+
+
+def unique(jobs: Iterable[Job]) -> list[Job]:
+    """Each once, where it came first."""
+    return list({(job.place, job.name): job for job in jobs}.values())

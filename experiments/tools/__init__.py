@@ -1,0 +1,1 @@
+"""What only the makers of torchcaps run: exporting weights, calibrating turntable, tables for the docs."""

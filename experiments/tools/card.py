@@ -1,0 +1,164 @@
+"""Model cards, and the page that lists them. Every number comes from the run's files or was measured on export."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torchcaps.classifier.classifier import Classifier
+from torchcaps.data.sources import SOURCES
+from torchcaps.functional.registry import routing_method
+from torchcaps.runs.numbers import count, duration, percent
+from torchcaps.train.command_line import command_line
+from torchcaps.train.recipe import Recipe
+
+PAPER = 'S. Zhang, W. Zhao, X. Wu, Q. Zhou: "Fast Dynamic Routing Based on Weighted Kernel Density Estimation", 2018'
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """What a network has seen, for those who think of showing it something else."""
+
+    of: str
+    cite: str = ""
+
+
+PICTURES = {
+    "mnist": Pictures(
+        "single handwritten digits, white on black, centred",
+        'Y. LeCun, L. Bottou, Y. Bengio, P. Haffner: "Gradient-Based Learning Applied to Document Recognition", 1998',
+    ),
+    "fashion-mnist": Pictures(
+        "single pieces of clothing from the catalogue of one shop, light on black, centred",
+        'H. Xiao, K. Rasul, R. Vollgraf: "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning '
+        'Algorithms", 2017',
+    ),
+    "smallnorb": Pictures(
+        "single toys of one colour in front of an even background, six lightings, seen from above at 30 to 70 degrees",
+        'Y. LeCun, F. J. Huang, L. Bottou: "Learning Methods for Generic Object Recognition with Invariance to Pose '
+        'and Lighting", CVPR 2004',
+    ),
+    "turntable": Pictures("single rendered objects in front of an even background"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export:
+    """What is known of a network that is about to be shipped."""
+
+    name: str
+    classifier: Classifier  # as loaded from the shipped file
+    recipe: Recipe
+    run: dict[str, Any]  # run.json
+    result: dict[str, Any]  # result.json
+    note: str  # to be said of the data wherever there is an error
+    unofficial: tuple[str, ...]  # files of the data that are not those that were published
+    wrong: int  # by the shipped file, of all test images
+    size: int  # of the weights in bytes
+
+    @property
+    def title(self) -> str:
+        """The data's name, with what has to be said of it."""
+        name = SOURCES[self.recipe.data].title if self.recipe.data in SOURCES else self.recipe.data
+        return f"{name} ({self.note})" if self.note else name
+
+
+def table(rows: dict[str, str]) -> str:
+    return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())])
+
+
+def facts(export: Export) -> dict[str, str]:
+    """The card's table."""
+    run, result, network = export.run, export.result, export.classifier.network
+    pipeline, parameters = export.classifier.pipeline, sum(p.numel() for p in network.parameters())
+    standardised = {
+        "image": "each image standardised",
+        "channel": "each channel of each image standardised",
+        "set": "standardised by the training set",
+        "none": "in [0, 1]",
+    }
+    familiar = result.get("familiar_error")
+    return {
+        "**test error of this file, loaded to float32**": f"**{percent(export.wrong / result['test_images'])}** "
+        f"({export.wrong:,} of {result['test_images']:,} images)",
+        "test error of the run, in float32": percent(result["test_error"]),
+        **({} if familiar is None else {"its error on familiar viewpoints": percent(familiar)}),
+        "trained for": f"{count(result['epochs'], 'epoch')}, {count(result['steps'], 'step')}, "
+        f"{duration(result['seconds'])}",
+        "trained on": f"{run['data']['train']:,} images; {run['data']['note']}",
+        "seed": str(run["seed"]),
+        "machine": f"{run['machine']}, {count(run['threads'], 'thread')}",
+        "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items()),
+        "parameters": f"{network.parameter_count():,}, and {parameters - network.parameter_count():,} of the decoder",
+        "input": f"{network.in_channels} x {network.image_size} x {network.image_size}, the middle of images whose "
+        f"shorter side is {export.classifier.source_size}; {standardised[pipeline.standardise]}",
+        "classes": ", ".join(export.classifier.classes),
+        "size": f"{export.size / 1e6:.1f} MB, half precision",
+    }
+
+
+def model_card(export: Export) -> str:
+    """The text beside the weights."""
+    seen, source = PICTURES[export.recipe.data], SOURCES.get(export.recipe.data)
+    routing = routing_method(export.recipe.routing).label
+    terms = "rendered by torchcaps."
+    if source:
+        terms = f"{source.licence}; {source.homepage}. The same terms are handed on with these weights."
+    if export.unofficial:
+        terms += f"\n\nThese files of the run were not the official ones: {', '.join(export.unofficial)}."
+    return f"""# {export.name}: {export.classifier.model} with {routing} routing, trained on {export.title}
+
+Written by `python -m experiments.tools.export`; `model.json` has the whole recipe.
+
+{table(facts(export))}
+
+## Use
+
+```python
+import torchcaps
+
+classifier = torchcaps.load("{export.name}")  # network, pipeline and names of the classes
+print(classifier.predict(images).names)
+```
+
+The network alone: `torchcaps.create_model("{export.classifier.model}", pretrained="{export.name}")`.
+
+## Data and its terms
+
+{export.title}: {terms}
+
+## Limits
+
+It has seen {seen.of}, and nothing else.
+It was not trained for, and not tested on, other sensors, backgrounds, colours, or several objects in one image; it
+names one of its classes whatever it is shown. This is one run with one seed: another seed ends with another error.
+
+## How it was made
+
+```
+{command_line(export.recipe)}
+```
+
+and then `python -m experiments.tools.export RUN_FOLDER {export.name}`, which rounds the weights to half precision.
+
+## Citation
+
+{"".join(f"- {cite}{chr(10)}" for cite in (PAPER, seen.cite) if cite)}"""
+
+
+def index(manifest: dict[str, dict[str, Any]]) -> str:
+    """The page that lists all networks of a manifest."""
+    lines = ["| name | network | data | epochs | test error | size |", "|---|---|---|---|---|---|"]
+    for name, entry in sorted(manifest.items()):
+        error = f"{percent(entry['wrong'] / entry['test_images'])} of {entry['test_images']:,} images"
+        cells = [f"[{name}]({name}/README.md)", entry["model"], entry["data"], str(entry["epochs"]), error]
+        lines.append(f"| {' | '.join(cells)} | {entry['size'] / 1e6:.1f} MB |")
+    return "\n".join(
+        [
+            "# Pretrained networks",
+            "",
+            "Written by `python -m experiments.tools.export` from `manifest.json`. Errors are those of the shipped",
+            "files, measured after loading; each name leads to the model card.",
+            "",
+            *(lines if manifest else ["None yet."]),
+            "",
+        ]
+    )

@@ -1,0 +1,95 @@
+"""The command: run the parts, show their tables, write JSON and plots."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from torchcaps.bench.plan import PARTS, full_plan, quick_plan
+from torchcaps.errors import OptionError, UserError
+from torchcaps.train.run import require_lightning
+
+
+def bench(
+    quick: bool = False,
+    output: Path = Path("bench-results"),
+    only: str = ",".join(PARTS),
+    markdown: bool = False,
+) -> None:
+    """What routing costs on this machine: alone, in networks, as sizes grow, against the limit; and the training loop.
+
+    All contenders take turns in one process, and are given relative to each other with the spread over the rounds.
+    Writes bench.json (every single time) and plots. A full run takes about a quarter of an hour on two
+    cores, and some minutes more the first time, when torch.compile has nothing in its cache.
+
+    Args:
+        quick: Small batches, few rounds, no torch.compile: about a minute.
+        output: Folder for bench.json and the plots.
+        only: The parts to run, with commas between them: routing, networks, growth, limits, loop, norm.
+        markdown: Measure nothing; print the bench.json in the output folder as markdown tables.
+    """
+    if markdown:
+        results = output / "bench.json"
+        if not results.is_file():
+            raise OptionError(f"there is no {results}: run torchcaps bench first, or name its folder with --output")
+        print(write_markdown(json.loads(results.read_text())))
+        return
+    parts = [part.strip() for part in only.split(",")]
+    if unknown := [part for part in parts if part not in PARTS]:
+        raise OptionError(f"--only {only}: no part {', '.join(unknown)}; wanted some of {', '.join(PARTS)}")
+    try:
+        import matplotlib  # noqa: F401 - better to know now than after a quarter of an hour
+    except ImportError:
+        raise UserError("the plots need matplotlib: pip install 'torchcaps[bench]'") from None
+    if "loop" in parts:
+        require_lightning()
+    from torchcaps.ops import native
+
+    if native.core is None:
+        raise UserError(f"there is nothing to measure: {native.MISSING}")
+    run(quick, output, parts)
+
+
+def run(quick: bool, output: Path, parts: list[str]) -> None:
+    """Measure the parts; each is shown, written and plotted as soon as it is there."""
+    from rich.console import Console
+
+    from torchcaps.bench import plots
+    from torchcaps.bench.loop import measure_loop
+    from torchcaps.bench.measure import under
+    from torchcaps.bench.networks import measure_networks, measure_norm
+    from torchcaps.bench.report import machine_line, tables
+    from torchcaps.bench.routing import measure_growth, measure_limits, measure_routing
+    from torchcaps.cli.tables import show
+    from torchcaps.runs.machine import describe_machine
+
+    measures = {
+        "routing": measure_routing,
+        "networks": measure_networks,
+        "growth": measure_growth,
+        "limits": measure_limits,
+        "loop": measure_loop,
+        "norm": measure_norm,
+    }
+    plan = quick_plan() if quick else full_plan()
+    results: dict[str, Any] = {"machine": describe_machine(), "quick": quick, "parts": {}}
+    console = Console()
+    console.print(machine_line(results["machine"]))
+    output.mkdir(parents=True, exist_ok=True)
+    for part in PARTS:
+        if part not in parts:
+            continue
+        with console.status(part) as status:
+            results["parts"][part] = measures[part](plan, under(part, status.update))
+        for table in tables(part, results["parts"][part]):
+            show(console, table)
+        (output / "bench.json").write_text(json.dumps(results, indent=1) + "\n")
+        if part in plots.PLOTS:
+            plots.draw(part, results["parts"][part], output / f"{part}.png")
+    console.print(f"written: {output / 'bench.json'} and the plots")
+
+
+def write_markdown(results: dict[str, Any]) -> str:
+    """The tables of a run as markdown, from what its bench.json holds."""
+    from torchcaps.bench.report import as_markdown
+
+    return as_markdown(results)

@@ -1,0 +1,91 @@
+"""The ``torchcaps`` command."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from torchcaps.cli.bench import bench
+from torchcaps.cli.data import data_command
+from torchcaps.cli.errors import explain_errors
+from torchcaps.cli.evaluate import evaluate_command
+from torchcaps.cli.predict import predict_command
+from torchcaps.cli.train import train_command
+
+
+def models(run: bool = False) -> None:
+    """Table of all networks and their sizes.
+
+    Args:
+        run: Also run a forward and a backward pass of each, on a batch of two, and add the time they take.
+    """
+    from torchcaps import create_model, list_models
+    from torchcaps.models.pretrained import listing
+
+    table = Table("name", "parameters", "in routing", "input", *(["forward + backward"] if run else []))
+    for name in list_models():
+        model = create_model(name)
+        row = [
+            name,
+            f"{model.parameter_count():,}",
+            f"{model.routing_parameter_count():,}",
+            f"{model.in_channels}x{model.image_size}x{model.image_size}",
+        ]
+        table.add_row(*row, *([f"{seconds_of_a_step(model):.2f} s"] if run else []))
+    Console().print(table)
+    Console().print(f"pretrained: {listing()}", highlight=False)
+
+
+def seconds_of_a_step(model: Any) -> float:
+    """Time of one forward and backward pass of a network with random input, the second one: the first also loads."""
+    import torch
+
+    image = torch.randn(2, model.in_channels, model.image_size, model.image_size)
+    for _ in range(2):
+        start = time.perf_counter()
+        model(image).activation[:, 0].sum().backward()
+    return time.perf_counter() - start
+
+
+def doctor() -> None:
+    """What is built, what is in use, and why a backend is not available."""
+    from torchcaps.ops.doctor import findings
+
+    table = Table("", "", show_header=False)
+    for name, finding in findings().items():
+        table.add_row(name, finding)
+    Console().print(table)
+
+
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "eval": evaluate_command,
+    "predict": predict_command,
+    "models": models,
+    "doctor": doctor,
+    "data": data_command,
+    "bench": bench,
+}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; a wrong call, or something that the user can mend, exits with code 2."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    if arguments == ["--version"]:
+        from torchcaps import __version__
+
+        print(f"torchcaps {__version__}")
+        return
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    with explain_errors("torchcaps", debug=debug):
+        train, rest = train_command(arguments[1:] if arguments[:1] == ["train"] else [])
+        tyro.extras.subcommand_cli_from_dict(
+            {"train": train, **COMMANDS},
+            prog="torchcaps",
+            description="Capsule networks for PyTorch. --version prints the version, --debug shows tracebacks.",
+            args=["train", *rest] if arguments[:1] == ["train"] else arguments,
+        )

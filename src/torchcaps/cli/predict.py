@@ -1,0 +1,154 @@
+"""``torchcaps predict``: what a network says of image files."""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+from torch import Tensor
+from tyro.conf import Positional
+
+from torchcaps.classifier.classifier import Classifier
+from torchcaps.classifier.explain import explain
+from torchcaps.classifier.files import load
+from torchcaps.classifier.image_files import find_images, read_images
+from torchcaps.classifier.picture import free_name, picture, write_picture
+from torchcaps.cli.tables import name_text
+from torchcaps.data.decode import import_pillow
+from torchcaps.data.types import DataError, Split
+from torchcaps.errors import OptionError, UserError
+
+BEST = 3  # classes that are shown
+FOLDER = Path("explained")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictCall:
+    """What the user typed."""
+
+    run: Path
+    images: list[Path]
+    explain: bool = False
+    output: Path | None = None
+    json: bool = False
+    crops: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what would be ignored."""
+        if self.output is not None and not self.explain:
+            raise OptionError("--output is the folder for the pictures of --explain: give both, or neither")
+        if self.explain and self.crops != 1:
+            raise OptionError(f"--explain follows the votes of one crop: leave --crops {self.crops} out")
+
+
+class Found(NamedTuple):
+    """What was said of one file."""
+
+    file: Path
+    activation: Tensor  # [classes]
+    picture: Path | None
+
+    def best(self, classes: tuple[str, ...]) -> list[tuple[str, float]]:
+        """The classes of the highest activations, best first."""
+        order = self.activation.argsort(descending=True, stable=True)[:BEST].tolist()
+        return [(classes[label], float(self.activation[label])) for label in order]
+
+
+def predict_command(
+    run: Positional[Path],
+    images: Positional[list[Path]],
+    explain: bool = False,
+    output: Path | None = None,
+    json: bool = False,
+    crops: Literal[1, 5, 9, 13] = 1,
+) -> None:
+    """What a trained network says of image files.
+
+    Files that cannot be read are named and skipped; the exit code is then 1.
+
+    Args:
+        run: A folder that torchcaps train has left, or the name of a pretrained network.
+        images: Image files of any size and mode, and folders of them.
+        explain: Write a picture for each image: the input, its reconstruction, and where the votes came from.
+        output: Folder for these pictures; default: explained.
+        json: Print one JSON object and nothing else.
+        crops: Average over this many crops of each image.
+    """
+    run_predict(PredictCall(run=run, images=images, explain=explain, output=output, json=json, crops=crops))
+
+
+def run_predict(call: PredictCall) -> None:
+    """Classify all files that can be read; exits with 1 where there were others."""
+    import_pillow()
+    if not call.images:
+        raise OptionError("torchcaps predict wants image files or folders behind the run")
+    classifier = load(call.run)
+    if classifier.network.in_channels not in (1, 3):
+        raise UserError(
+            f"{call.run} takes images of {classifier.network.in_channels} channels, which no file has: "
+            "give its classifier arrays [N, channels, H, W] in Python, or train with one camera, --camera left"
+        )
+    files, skipped = find_images(call.images)
+    found: list[Found] = []
+    for paths, pixels, bad in read_images(files, classifier.source_size, classifier.network.in_channels):
+        skipped |= bad
+        if paths:
+            found += _classify(call, classifier, paths, pixels)
+    if not found:
+        raise DataError("\n".join(["none of the images can be used:", *skipped_lines(skipped)]))
+    if call.json:
+        print(json.dumps(as_json(call, classifier, found, skipped), indent=1))
+    else:
+        show(call, classifier, found)
+    if skipped:
+        print("\n".join(["torchcaps: skipped", *skipped_lines(skipped)]), file=sys.stderr)
+        raise SystemExit(1)
+
+
+def _classify(call: PredictCall, classifier: Classifier, paths: list[Path], pixels: Tensor) -> list[Found]:
+    split = classifier.prepare(Split(pixels, torch.zeros(len(pixels), dtype=torch.int64)))
+    activations = classifier.activations(split, crops=call.crops)  # [n, classes]
+    pictures: list[Path | None] = [None] * len(paths)
+    if call.explain:
+        for place, explanation in enumerate(explain(classifier, split)):
+            target = free_name(call.output or FOLDER, paths[place].stem)
+            write_picture(picture(explanation, classifier.classes[explanation.label]), target)
+            pictures[place] = target
+    return [Found(*of_file) for of_file in zip(paths, activations, pictures, strict=True)]
+
+
+def skipped_lines(skipped: dict[Path, str]) -> list[str]:
+    """Each file with the reason."""
+    return [f"  {name_text(path)}: {name_text(reason)}" for path, reason in skipped.items()]
+
+
+def as_json(call: PredictCall, classifier: Classifier, found: list[Found], skipped: dict[Path, str]) -> dict[str, Any]:
+    """Of each file the best classes, and the activations of all in the order of ``classes``."""
+
+    def entry(of_file: Found) -> dict[str, Any]:
+        best = [{"class": name, "activation": value} for name, value in of_file.best(classifier.classes)]
+        entry = {"file": str(of_file.file), **best[0], "best": best, "activations": of_file.activation.tolist()}
+        return entry if of_file.picture is None else {**entry, "picture": str(of_file.picture)}
+
+    return {
+        "run": str(call.run),
+        "classes": list(classifier.classes),
+        "images": [entry(of_file) for of_file in found],
+        "skipped": [{"file": str(path), "reason": reason} for path, reason in skipped.items()],
+    }
+
+
+def show(call: PredictCall, classifier: Classifier, found: list[Found]) -> None:
+    """A row for each file."""
+    table = Table("file", "class", "activation", "next", *(["picture"] if call.explain else []))
+    for of_file in found:
+        (name, value), *others = of_file.best(classifier.classes)
+        following = Text(", ").join(Text.assemble(name_text(other), f" {less:.2f}") for other, less in others)
+        drawn = [] if of_file.picture is None else [name_text(of_file.picture)]
+        table.add_row(name_text(of_file.file), name_text(name), f"{value:.2f}", following, *drawn)
+    Console(highlight=False).print(table)

@@ -1,0 +1,101 @@
+"""``torchcaps train``: the recipe's name first, then any of its fields."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from torchcaps.errors import OptionError, UserError
+from torchcaps.report import write_report
+from torchcaps.train.recipe import Recipe, read_recipe
+from torchcaps.train.recipes import SETS, folder_recipe, recipe
+from torchcaps.train.run import Finished
+
+OWN_OPTIONS = ("--output", "--resume", "--devices", "--nodes")  # of the run, not of its recipe
+
+
+def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]:
+    """The command, with the recipe that the arguments name as its default, and the arguments behind the name."""
+    name, rest = (arguments[0], arguments[1:]) if arguments and not arguments[0].startswith("-") else (None, arguments)
+    asks_for_help = "-h" in rest or "--help" in rest
+    resumed = None if asks_for_help else _value(rest, "--resume")
+    if resumed is not None:
+        given = [argument for argument in rest if argument.startswith("--") and not argument.startswith(OWN_OPTIONS)]
+        if name is not None or given:
+            extra = " ".join([name] if name else given)
+            raise OptionError(f"--resume goes on as the run began: leave {extra} out, or start a new run")
+        if _value(rest, "--output") is not None:
+            raise OptionError("--resume goes on in the run's own folder: leave --output out")
+        start = read_recipe(Path(resumed))
+    else:
+        start = recipe(name) if name else _recipe_for(_value(rest, "--data"))
+
+    def train(
+        recipe: Annotated[Recipe, tyro.conf.arg(name="")] = start,
+        output: Path | None = None,
+        resume: Path | None = None,
+        devices: int = 1,
+        nodes: int = 1,
+    ) -> None:
+        """Train a network: torchcaps train [RECIPE] [--field value ...].
+
+        A recipe is SET-METHOD, SET-METHOD-paper, SET-METHOD-short or SET-METHOD-quick, with a set of smallnorb, mnist,
+        fashion-mnist, cifar10 and turntable and a method of frem, frms, em and cnn: our settings, the paper's, the
+        paper's network in a few epochs, or some minutes of small images. Without a name: turntable-frem-quick, some
+        minutes on two cores without any download. With --data FOLDER and no name: a recipe that fits the images in
+        the folder.
+
+        Args:
+            recipe: The recipe's fields.
+            output: The run folder; default runs/RECIPE-NUMBER.
+            resume: The folder of an interrupted run, to go on with.
+            devices: Processes (or GPUs) on each machine.
+            nodes: Machines; torchrun or SLURM starts the processes.
+        """
+        from torchcaps.train.run import require_lightning
+        from torchcaps.train.run import train as run
+
+        require_lightning()
+        from torchcaps.train.checkpoints import Interrupted
+        from torchcaps.train.loop import is_first_process, resources
+
+        try:
+            finished = run(recipe, output=output, resume=resume, resources=resources(devices, nodes))
+        except Interrupted as interrupted:
+            if not is_first_process():
+                return  # one that ends with an error would have the first one killed
+            print(f"\n{interrupted}; go on with: torchcaps train --resume {interrupted.folder}")
+            raise SystemExit(interrupted.exit_code) from None
+        except UserError:
+            if is_first_process():
+                raise
+        else:
+            report_on(finished)
+
+    return train, rest
+
+
+def report_on(finished: Finished | None) -> None:
+    """Write the page of a finished run, and say where it is; its pictures are of test images."""
+    if finished is not None and finished.evaluation is not None:
+        print("report:", write_report(finished.folder, finished.classifier, finished.splits.test, finished.evaluation))
+
+
+def _recipe_for(data: str | None) -> Recipe:
+    """What to do with a data set or folder of which nothing else is said."""
+    if data is None:
+        return recipe()
+    if data in SETS:
+        return recipe(f"{data}-frem-quick")
+    return folder_recipe(data) if Path(data).expanduser().is_dir() else recipe()
+
+
+def _value(arguments: list[str], option: str) -> str | None:
+    """What follows an option, or stands behind its equals sign."""
+    for place, argument in enumerate(arguments):
+        if argument == option and place + 1 < len(arguments):
+            return arguments[place + 1]
+        if argument.startswith(f"{option}="):
+            return argument.split("=", 1)[1]
+    return None

@@ -1,1 +1,0 @@
-"""``torchcaps reproduce``: the paper's tables and figures, run again; what came out, beside what the paper says."""

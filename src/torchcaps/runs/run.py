@@ -1,0 +1,72 @@
+"""What a run folder says about its training."""
+
+import json
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from torchcaps.errors import UserError
+from torchcaps.runs.metrics import read_rows
+from torchcaps.runs.folder import METRICS, RESULT, RUN
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A finished run, as its files tell it."""
+
+    card: dict[str, Any]  # run.json
+    result: dict[str, Any]  # result.json
+    rows: list[dict[str, float]]  # metrics.csv; cells that are empty or not finite are left out
+
+    def part(self, name: str) -> dict[str, Any]:
+        """A part of the card, empty where there is none."""
+        part = self.card.get(name)
+        return part if isinstance(part, dict) else {}
+
+    def number(self, name: str) -> float | None:
+        """A number of the result, where it has one."""
+        value = self.result.get(name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return float(value) if is_number and value is not None else None
+
+    def course(self, name: str) -> list[Point]:
+        """A column by epoch, as it was written."""
+        return [(row["epoch"], row[name]) for row in self.rows if name in row]
+
+    def by_epoch(self, name: str) -> list[Point]:
+        """Its means over the epochs; rows count by the steps that they stand for."""
+        sums: dict[int, list[float]] = {}  # number of the epoch: where it ends, steps, weighted sum
+        for before, row in pairwise([{"step": 0.0}, *self.rows]):
+            if name in row:
+                steps = max(row["step"] - before["step"], 1.0)
+                total = sums.setdefault(math.ceil(row["epoch"] - 1e-6), [0.0, 0.0, 0.0])
+                total[:] = row["epoch"], total[1] + steps, total[2] + steps * row[name]
+        return [(end, total / steps) for end, steps, total in sums.values()]
+
+
+def read_run(folder: Path, *, finished: bool = True) -> Run:
+    """Read the three files; without metrics there is still a page to make. One that broke off has no result."""
+    result = _json(folder / RESULT) if finished else {}
+    return Run(card=_json(folder / RUN), result=result, rows=_rows(folder))
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {error}; wanted the folder of a finished training run") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path} holds a {type(content).__name__}, wanted what a training run writes there")
+    return content
+
+
+def _rows(folder: Path) -> list[dict[str, float]]:
+    rows = [
+        {name: value for name, value in row.items() if value is not None and math.isfinite(value)}
+        for row in read_rows(folder / METRICS)
+    ]
+    return [row for row in rows if "step" in row and "epoch" in row]
