@@ -8,7 +8,7 @@ NATIVE := $(shell find native -type f)
 NATIVE_TESTS := build/native-tests
 REHEARSAL := build/rehearsal
 
-.PHONY: demo test test-slow test-native bench reproduce-quick lint format clean
+.PHONY: demo test test-slow test-native bench reproduce reproduce-quick results lint format clean
 
 demo: $(INSTALLED)
 	$(BIN)/torchcaps train
@@ -28,10 +28,18 @@ test-native: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/torchcaps bench
 
-# Every experiment of the paper from end to end, with few images and steps: some minutes.
+# The paper's experiments: what is done is skipped, what was interrupted is gone on with. Hours.
+reproduce: $(INSTALLED)
+	$(BIN)/python -m experiments all --report
+
+# docs/results.md, from what is in experiments/results.
+results: $(INSTALLED)
+	$(BIN)/python -m experiments --report
+
+# Every experiment from end to end, with few images and steps: some minutes.
 reproduce-quick: $(INSTALLED)
 	rm -rf $(REHEARSAL)
-	$(BIN)/torchcaps reproduce all --budget quick --report \
+	$(BIN)/python -m experiments all --budget quick --report \
 		--results $(REHEARSAL)/results --runs $(REHEARSAL)/runs --output $(REHEARSAL)/docs
 	rm -rf $(REHEARSAL)/runs
 
@@ -39,6 +47,7 @@ lint: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .

@@ -18,7 +18,7 @@ from experiments.states import state_of
 from experiments.tables import paper_text
 from torchcaps.errors import OptionError
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path("experiments/results")
 
 
 def reproduce(

@@ -75,8 +75,3 @@ def test_doctor_says_what_is_in_use(capsys: pytest.CaptureFixture[str], monkeypa
     monkeypatch.setattr("torchcaps.ops.native.MISSING", "the native core is not built (for this test)")
     main(["doctor"])
     assert "not built (for this test)" in capsys.readouterr().out
-
-
-def test_objective_prints_the_table(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["objective"])
-    assert capsys.readouterr().out.startswith("| method | kernel |")

@@ -27,7 +27,7 @@ def test_import_adds_nothing_beyond_torch() -> None:
     done = subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True)
     added = json.loads(done.stdout)
     top = {name.partition(".")[0] for name in added}
-    assert top - set(sys.stdlib_module_names) == {"torchcaps"}
+    assert top - set(sys.stdlib_module_names) == {"safetensors", "torchcaps"}
     assert not [name for name in added if name.startswith("torch.")]
     assert "torchcaps.cli" not in added
 
@@ -36,14 +36,16 @@ def test_import_adds_nothing_beyond_torch() -> None:
     ("imports", "given", "wanted"),
     [
         ("import torchcaps", None, "PASSIVE"),
-        ("import torchcaps", "ACTIVE", "ACTIVE"),
+        ("import torchcaps", "OMP_WAIT_POLICY=ACTIVE", "ACTIVE"),
+        ("import torchcaps", "TORCHCAPS_KEEP_ENVIRONMENT=1", "None"),
         ("import torch, torchcaps", None, "None"),  # too late: torch has read it
     ],
 )
 def test_waiting_threads_sleep_unless_the_user_says_otherwise(imports: str, given: str | None, wanted: str) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
     if given is not None:
-        environment["OMP_WAIT_POLICY"] = given
+        name, _, value = given.partition("=")
+        environment[name] = value
     code = f"import os; {imports}; print(os.environ.get('OMP_WAIT_POLICY'))"
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == wanted
@@ -72,4 +74,4 @@ def test_names_are_public() -> None:
 
 def test_core_dependencies_are_few() -> None:
     core = {line.split(">")[0].split(";")[0].strip() for line in requires("torchcaps") or [] if "extra ==" not in line}
-    assert core <= {"torch", "numpy", "tyro", "rich"}
+    assert core == {"torch", "numpy", "safetensors"}

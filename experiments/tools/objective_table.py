@@ -63,3 +63,7 @@ def markdown() -> str:
         values = " | ".join(f"{value:.4f}" for value in c.values)
         lines.append(f"| {c.method} | {kernel} | {normalize} | {values} | {c.falls:.1%} |")
     return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(markdown())

@@ -4,6 +4,8 @@ from importlib import import_module
 from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any
 
+from torchcaps import _environment as _environment  # first: it is for torch, which all others import
+from torchcaps import functional, models, nn
 from torchcaps.models import create_model, list_models, list_pretrained
 from torchcaps.nn import record_routing
 from torchcaps.ops.backend import BackendUnavailableError, use_backend

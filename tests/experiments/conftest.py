@@ -23,7 +23,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def places() -> Places:
-    return Places(Path("results"), Path("runs"))
+    return Places(Path("experiments/results"), Path("runs"))
 
 
 @pytest.fixture

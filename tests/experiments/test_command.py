@@ -77,7 +77,7 @@ def test_missing_data(capsys: Capture) -> None:
 
 def test_list(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "400")
-    put_result(Path("results/short"), "smallnorb-em", 0.125, recipe=recipe_json("smallnorb-em", rate=0.5))
+    put_result(Path("experiments/results/short"), "smallnorb-em", 0.125, recipe=recipe_json("smallnorb-em", rate=0.5))
     main(["table1", "--list"])
     lines = capsys.readouterr().out.replace("\N{NO-BREAK SPACE}", " ").splitlines()
     cells = {

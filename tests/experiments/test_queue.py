@@ -39,11 +39,11 @@ def test_order_and_skipping(make_run: Make, places: Places, console: Console, tr
 
 def test_result(make_run: Make, places: Places, console: Console, trainings: Trainings) -> None:
     run_jobs([make_run("a", root=Path("/somewhere"), seed=3)], places, console)
-    values = json.loads(Path("results/short/a.json").read_text())
+    values = json.loads(Path("experiments/results/short/a.json").read_text())
     assert (values["name"], values["seed"], values["test_error"], values["test_images"]) == ("a", 3, 0.25, 100)
     assert (values["recipe"]["model"], values["epochs"], values["steps"]) == ("cnn32", 50, 10)
     assert "root" not in values["recipe"]
-    assert "somewhere" not in Path("results/short/a.json").read_text()
+    assert "somewhere" not in Path("experiments/results/short/a.json").read_text()
     assert values["data"] == {
         "title": "turntable",
         "set": "turntable",
@@ -78,12 +78,12 @@ def test_finished_run_without_a_result_is_not_trained_again(
 ) -> None:
     run = make_run("a")
     run_jobs([run], places, console)
-    before = Path("results/short/a.json").read_bytes()
-    Path("results/short/a.json").unlink()
+    before = Path("experiments/results/short/a.json").read_bytes()
+    Path("experiments/results/short/a.json").unlink()
     assert state_of(run, places).kind == "finished"
     run_jobs([run], places, console)
     assert trainings.names == ["a"]
-    assert Path("results/short/a.json").read_bytes() == before
+    assert Path("experiments/results/short/a.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("left", ["result", "finished", "interrupted"])
@@ -93,18 +93,18 @@ def test_another_recipe(make_run: Make, places: Places, console: Console, traini
         run_jobs([make_run("a")], places, console)
     trainings.stops_at = None
     if left == "finished":
-        Path("results/short/a.json").unlink()
+        Path("experiments/results/short/a.json").unlink()
     changed = [make_run("new"), make_run("a", epochs=6, rate=2e-3)]
     with pytest.raises(OtherRecipeError) as caught:
         run_jobs(changed, places, console)
     message = str(caught.value)
-    assert ("results/short/a.json" if left == "result" else "runs/short/a") in message
+    assert ("experiments/results/short/a.json" if left == "result" else "runs/short/a") in message
     assert "epochs 50, now 6; rate 0.001, now 0.002" in message
     assert "--again" in message
     assert trainings.names == ["a"]  # and nothing else was started
     run_jobs(changed, places, console, again=True)
     assert trainings.calls[1:] == [("new", "new"), ("a", "new")]
-    assert json.loads(Path("results/short/a.json").read_text())["epochs"] == 6
+    assert json.loads(Path("experiments/results/short/a.json").read_text())["epochs"] == 6
     run_jobs(changed, places, console, again=True)  # of the same recipe now
     assert len(trainings.calls) == 3
 
@@ -158,7 +158,7 @@ def test_folder_in_which_another_process_trains_is_kept(
     with locked(Path("runs/short/a")), pytest.raises(RunFolderError, match="another process is training in runs/"):
         run_jobs([make_run("a", rate=0.5)], places, console, again=True)
     assert set(before) <= set(Path("runs/short/a").rglob("*"))
-    assert Path("results/short/a.json").is_file()
+    assert Path("experiments/results/short/a.json").is_file()
     Path("runs/short/a/checkpoints").mkdir()
     Path("runs/short/a/checkpoints/last.ckpt").touch()
     run_jobs([make_run("a", rate=0.5)], places, console, again=True)
@@ -179,12 +179,14 @@ def test_ensemble_of_former_runs(
     jobs = [*ensemble.members, ensemble]
     run_jobs(jobs, places, console)
     assert state_of(ensemble, places).kind == "done"
-    path = Path("results/short/e-seed1.json")
+    path = Path("experiments/results/short/e-seed1.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     assert state_of(ensemble, places).words == "not evaluated since e-seed1 ran again"
     run_jobs(jobs, places, console)
     assert state_of(ensemble, places).kind == "done"
-    assert json.loads(Path("results/short/e.json").read_text())["members"]["e-seed1"].items() >= change.items()
+    assert (
+        json.loads(Path("experiments/results/short/e.json").read_text())["members"]["e-seed1"].items() >= change.items()
+    )
 
 
 def test_result_from_before_a_field_was_there(
@@ -192,7 +194,7 @@ def test_result_from_before_a_field_was_there(
 ) -> None:
     run = make_run("a")
     run_jobs([run], places, console)
-    path = Path("results/short/a.json")
+    path = Path("experiments/results/short/a.json")
     values = json.loads(path.read_text())
     del values["recipe"]["images"]
     path.write_text(json.dumps(values))
@@ -214,7 +216,7 @@ def test_training_that_diverges_is_a_result(
     trainings.diverges = "a"
     jobs = [make_run("a"), make_run("b")]
     run_jobs(jobs, places, console)
-    values = json.loads(Path("results/short/a.json").read_text())
+    values = json.loads(Path("experiments/results/short/a.json").read_text())
     assert values["test_error"] is None
     assert "nan at step 10" in values["failed"]
     assert values["steps"] == 10
@@ -233,7 +235,7 @@ def test_result_is_whole_or_absent(
     monkeypatch.setattr("torchcaps.data.writing.to_disk", full)
     with pytest.raises(DataError, match=r"a\.json cannot be written: No space left"):
         run_jobs([make_run("a")], places, console)
-    assert list(Path("results/short").iterdir()) == []
+    assert list(Path("experiments/results/short").iterdir()) == []
 
 
 def test_missing_data_is_said_before_anything_is_trained(
@@ -252,7 +254,7 @@ def trial_run(**changes: Any) -> Run:
 def test_trial_leaves_the_test_split_alone(places: Places, console: Console, trainings: Trainings) -> None:
     run_jobs([trial_run(rate=1e-3)], places, console)
     assert trainings.tested == [False]
-    values = json.loads(Path("results/trials/t.json").read_text())
+    values = json.loads(Path("experiments/results/trials/t.json").read_text())
     assert values["test_error"] is None
     assert values["failed"] is None
     assert values["trial"] == {"group": "g", "base": "turntable-cnn-quick", "changes": {"rate": 1e-3}, "asks": "why?"}
@@ -268,9 +270,9 @@ def test_trials_of_former_recipes_stay(places: Places, console: Console, trainin
 
 
 def test_damaged_result(make_run: Make, places: Places, console: Console, trainings: Trainings) -> None:
-    Path("results/short").mkdir(parents=True)
+    Path("experiments/results/short").mkdir(parents=True)
     for content in ("{", "[]", "{}", '{"name": "a"}'):
-        Path("results/short/a.json").write_text(content)
+        Path("experiments/results/short/a.json").write_text(content)
         with pytest.raises(UserError, match=r"a\.json .*remove it to make it again"):
             run_jobs([make_run("a")], places, console)
     assert trainings.calls == []

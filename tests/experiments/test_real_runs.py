@@ -49,7 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_what_a_rehearsal_leaves(folder: Path) -> None:
-    found = sorted(path.name for path in (folder / "results/quick").iterdir())
+    found = sorted(path.name for path in (folder / "experiments/results/quick").iterdir())
     assert found == [
         "cifar10-cnn-seed1.json",
         "cifar10-frem-seed0.json",
@@ -59,7 +59,7 @@ def test_what_a_rehearsal_leaves(folder: Path) -> None:
         "cifar10-frem.json",
         "trial-plain.json",
     ]
-    values = json.loads((folder / "results/quick/cifar10-frem-seed1.json").read_text())
+    values = json.loads((folder / "experiments/results/quick/cifar10-frem-seed1.json").read_text())
     assert (values["seed"], values["test_images"], values["data"]["title"]) == (1, 16, "turntable")
     assert (values["data"]["train"], values["data"]["test"]) == (16, 16)
     assert values["training_error"][-1][0] == 1
@@ -67,7 +67,7 @@ def test_what_a_rehearsal_leaves(folder: Path) -> None:
 
 
 def test_ensemble(folder: Path) -> None:
-    values = json.loads((folder / "results/quick/cifar10-frem.json").read_text())
+    values = json.loads((folder / "experiments/results/quick/cifar10-frem.json").read_text())
     assert values["seeds"] == [0, 1]
     assert list(values["members"]) == ["cifar10-frem-seed0", "cifar10-frem-seed1"]
     [ensemble] = [c.job for c in Experiments(BUDGETS["quick"]).cells("table3") if c.job.name == "cifar10-frem"]
@@ -78,32 +78,32 @@ def test_ensemble(folder: Path) -> None:
 
 
 def test_ensemble_without_the_weights_of_its_members(folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(folder / "results", tmp_path / "results")
-    Path("results/quick/cifar10-frem.json").unlink()
-    with pytest.raises(UserError, match=r"needs the weights of cifar10-frem-seed0: there is no runs.*remove results"):
+    shutil.copytree(folder / "experiments/results", tmp_path / "experiments/results")
+    Path("experiments/results/quick/cifar10-frem.json").unlink()
+    with pytest.raises(UserError, match=r"needs the weights of cifar10-frem-seed0: there is no runs.*remove exp"):
         main(["table3", "--budget", "quick", "--only", "cifar10-frem", "--debug"])
 
 
 @pytest.mark.parametrize("change", ["recipe", "result"])
 def test_ensemble_takes_no_other_weights(folder: Path, tmp_path: Path, change: str) -> None:
-    for name in ("results", "runs"):
+    for name in ("experiments", "runs"):
         shutil.copytree(folder / name, tmp_path / name)
-    Path("results/quick/cifar10-frem.json").unlink()
+    Path("experiments/results/quick/cifar10-frem.json").unlink()
     run = Path("runs/experiments/quick/cifar10-frem-seed1")
     if change == "recipe":
         values = json.loads((run / "run.json").read_text())
         values["recipe"]["rate"] = 0.5
         (run / "run.json").write_text(json.dumps(values))
-        words = r"weights of cifar10-frem-seed1: those in runs.* are of another recipe: rate 0\.5, now .*remove results"
+        words = r"weights of cifar10-frem-seed1: those in runs.* are of another recipe: rate 0\.5, now .*remove exp"
     else:
         (run / "result.json").unlink()
-        words = r"weights of cifar10-frem-seed1: the training in runs.* did not come to its end; remove results"
+        words = r"weights of cifar10-frem-seed1: the training in runs.* did not come to its end; remove experiments"
     with pytest.raises(UserError, match=words):
         main(["table3", "--budget", "quick", "--only", "cifar10-frem", "--debug"])
 
 
 def test_trial(folder: Path) -> None:
-    values = json.loads((folder / "results/quick/trial-plain.json").read_text())
+    values = json.loads((folder / "experiments/results/quick/trial-plain.json").read_text())
     assert (values["test_error"], values["test_images"]) == (None, 0)
     assert len(values["validation_error"]) == 1
     assert len(values["held_out"]) == 5  # a toy of each class
@@ -113,7 +113,7 @@ def test_trial(folder: Path) -> None:
 
 
 def test_picture(folder: Path) -> None:
-    with Image.open(folder / "results/quick/cifar10-frem-seed0.png") as image:
+    with Image.open(folder / "experiments/results/quick/cifar10-frem-seed0.png") as image:
         assert image.size == (5 * 33 - 1, 65)
 
 
@@ -162,5 +162,5 @@ def test_interrupted_run_goes_on(capsys: pytest.CaptureFixture[str], monkeypatch
     main([*call, "--list"])
     assert "interrupted at epoch" in capsys.readouterr().out
     main(call)
-    values = json.loads(Path("results/quick/fashion-mnist-cnn.json").read_text())
+    values = json.loads(Path("experiments/results/quick/fashion-mnist-cnn.json").read_text())
     assert (values["steps"], values["failed"]) == (2, None)

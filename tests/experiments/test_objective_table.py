@@ -7,7 +7,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "method.md"
 
 
 def test_the_page_shows_what_the_command_prints() -> None:
-    shown = PAGE.read_text().split("<!-- torchcaps objective -->\n")[1].split("\n\n")[0]
+    shown = PAGE.read_text().split("<!-- python -m experiments.tools.objective_table -->\n")[1].split("\n\n")[0]
     # the share of fields may move by one field where a fall is at the edge of rounding
     numbers = re.compile(r"[\d.]+%")
     assert numbers.sub("", shown) == numbers.sub("", markdown())
