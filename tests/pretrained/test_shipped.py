@@ -9,8 +9,7 @@ import torch
 import torchcaps
 from experiments.tools.card import index
 from experiments.tools.export import PREDICTIONS, README, activations_of_noise
-from torchcaps.models.pretrained import MANIFEST, check_file, read_manifest
-from torchcaps.pretrained import list_pretrained
+from torchcaps.models.pretrained import MANIFEST, check_file, list_pretrained, read_manifest
 from torchcaps.train.command_line import command_line
 from torchcaps.train.recipe import recipe_from_json
 

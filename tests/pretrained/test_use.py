@@ -17,7 +17,7 @@ from torchcaps.errors import OptionError
 from torchcaps.models import HybridNetwork
 from torchcaps.models import pretrained as shipped
 from torchcaps.models.files import ModelFileError
-from torchcaps.pretrained import PretrainedError, shipped_folder
+from torchcaps.models.pretrained import PretrainedError, shipped_folder
 
 Output = pytest.CaptureFixture[str]
 

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from torchcaps.data import transforms
+from torchcaps.data.specs import spec_of
 from torchcaps.data.types import Split
 
 Standardise = Literal["image", "channel", "set", "none"]
@@ -208,15 +209,9 @@ def preset(name: str, *, size: int | None = None, **changes: Any) -> Pipeline:
     contrast jitter. MNIST and Fashion-MNIST: 28x28 resized to 32x32. CIFAR-10: as it is; pass ``shift=4, flip=True``
     for the usual augmentation. Any other name (an image folder): the shorter side resized to ``size``, with jitter.
     """
-    jitter = {"brightness": 32 / 255, "contrast": 0.5}
-    if name in ("smallnorb", "turntable"):
-        size = 64 if size is None else size
-        # The paper cuts two thirds of the side; at that size itself nothing needs resizing.
-        fields: dict[str, Any] = {"crop": size, "resize": 96 if size == 64 else size * 3 // 2, **jitter}
-    elif name in ("mnist", "fashion-mnist", "cifar10"):
-        size = 32 if size is None else size
-        fields = {"crop": size, "resize": size}
-    else:
-        size = 32 if size is None else size
-        fields = {"crop": size, "resize": size, **jitter}
+    spec = spec_of(name)
+    size = spec.size if size is None else size
+    fields: dict[str, Any] = {"crop": size, "resize": size * 3 // 2 if spec.cropped else size}
+    if spec.jitter:
+        fields |= {"brightness": 32 / 255, "contrast": 0.5}
     return Pipeline(**{**fields, **changes})

@@ -1,43 +1,35 @@
-"""All that decides how a run goes and what comes out of it."""
+"""All that decides how a run goes and what comes out of it, in the parts that use it."""
 
 import json
 import math
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self
 
 from torchcaps.data.pipeline import Standardise
+from torchcaps.data.specs import SPECS, spec_of
 from torchcaps.data.splits import Validation, ViewpointFactor
 from torchcaps.errors import OptionError
 from torchcaps.nn.initial import ConvInit
 from torchcaps.nn.norm import Norm
 from torchcaps.runs.folder import RUN, RunFolderError
+from torchcaps.train.checks import check_types
 
 Camera = Literal["left", "right", "both", "each"]
 Loss = Literal["spread", "margin", "cross-entropy"]
 Schedule = Literal["constant", "one-cycle"]
 Weights = Literal["last", "best"]
 WINDOWS = ("fields", "strides", "paddings")  # one number for each capsule layer but the last
-TOYS = ("smallnorb", "turntable")  # sets of objects, seen from known viewpoints
-CHOICES = {
-    "camera": Camera,
-    "validation": Validation,
-    "standardise": Standardise,
-    "loss": Loss,
-    "schedule": Schedule,
-    "weights": Weights,
-}
+STEREO = [name for name, spec in SPECS.items() if spec.stereo]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """Data, network, loss and schedule of a training run."""
-
-    name: str = "custom"
-    """What the run folder is called."""
+class DataSettings:
+    """Which images are trained on, and which are held out."""
 
     data: str = "turntable"
-    """A data set by its name, or a folder of images with one subfolder a class."""
+    """A data set by its name, or a folder of images with one subfolder per class."""
     root: Path | None = None
     """Where the data set's files are; default: TORCHCAPS_DATA, then the cache folder."""
     full: bool = False
@@ -54,6 +46,17 @@ class Recipe:
     """Which objects or images are held out: another number, other ones."""
     images: int | None = None
     """At most this many training images, and as many of the others, spread evenly over the split."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        check_types(self)
+        if self.viewpoint is not None and not spec_of(self.data).stereo:
+            raise OptionError(f"viewpoint is for {' and '.join(STEREO)}, not for {self.data}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSettings:
+    """How images become the network's input."""
 
     size: int = 32
     """Side of the network's input."""
@@ -72,28 +75,42 @@ class Recipe:
     flip: bool = False
     """Mirror half of the training images."""
     standardise: Standardise = "image"
-    """Zero mean and unit deviation of each image, each of its channels (cameras), or the training set; or neither."""
+    """Zero mean and unit variance of each image, each of its channels (cameras), or the training set; or neither."""
     mixup: float = 0.0
     """Train on means of two images with weights from Beta of this; 0 leaves images as they are."""
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        check_types(self, positive=("size",), not_negative=("mixup",))
+
+    def pipeline_fields(self) -> dict[str, Any]:
+        """Those of the pipeline that are set here; the others are the data set's."""
+        values = {name: value for name, value in asdict(self).items() if name not in ("size", "mixup")}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkSettings:
+    """The network, and how its weights start."""
+
     model: str = "hybrid32"
     """The network: see torchcaps models."""
+    first_channels: int = 64
+    """Channels of the first convolution; with capsules, 16 to a capsule."""
+    conv_init: ConvInit = "paper"
+    """Start of the convolutions: the paper's standard deviation of 0.01, or PyTorch's own."""
+    norm: Norm = None
+    """Batch normalisation of convolutions and of the poses between capsule layers, or none."""
     routing: str = "frem"
     """The routing method of a network with capsules."""
     iterations: int = 2
     """Routing iterations."""
     transform_std: float = 0.1
-    """Deviation of the transformation matrices at the start."""
+    """Standard deviation of the transformation matrices at the start."""
     routing_options: dict[str, float | str] = field(default_factory=dict)
     """Further options of the routing method: kernel, distance, normalize, bandwidth."""
     learn_bandwidth: bool = False
     """Learn the bandwidth of the couplings of each layer; its start is the option's."""
-    conv_init: ConvInit = "paper"
-    """Start of the convolutions: the paper's deviation of 0.01, or PyTorch's own."""
-    first_channels: int = 64
-    """Channels of the first convolution; with capsules, 16 to a capsule."""
-    norm: Norm = None
-    """Batch normalisation of convolutions and of the poses between capsule layers, or none."""
     norm_poses: bool = True
     """With a norm, also normalise the poses that capsule layers give."""
     fields: tuple[int, ...] = ()
@@ -109,11 +126,39 @@ class Recipe:
     class_coordinates: bool = False
     """Add the coordinates of a place to the votes for the classes."""
 
+    def __post_init__(self) -> None:
+        """Refuse what cannot be meant."""
+        check_types(self)
+        for name in WINDOWS:
+            if getattr(self, name) and not self.has_capsules:
+                raise OptionError(f"{name} is for networks with capsules, not for {self.model}")
+
+    @property
+    def has_capsules(self) -> bool:
+        return not self.model.startswith("cnn")
+
+    def options(self) -> dict[str, Any]:
+        """What `create_model` gets."""
+        always = ("first_channels", "conv_init", "norm")
+        of_capsules = [name for name in OF_CAPSULES if name not in ("routing_options", *WINDOWS)]
+        options = {name: getattr(self, name) for name in (*always, *(of_capsules if self.has_capsules else ()))}
+        options |= {name: list(sizes) for name in WINDOWS if (sizes := getattr(self, name))}
+        return options | (self.routing_options if self.has_capsules else {})
+
+
+OF_CAPSULES = tuple(
+    item.name for item in fields(NetworkSettings) if item.name not in ("model", "first_channels", "conv_init", "norm")
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optimisation:
+    """The loss, and how it is brought down."""
+
     loss: Loss = "spread"
     """On the class activations; without capsules, cross-entropy is on the logits."""
     reconstruction: float = 0.0005
     """Weight of the reconstruction loss; 0 leaves the decoder out."""
-
     epochs: int = 50
     """Passes over the training images."""
     batch_size: int = 50
@@ -139,79 +184,119 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
-        positive = {"size": self.size, "epochs": self.epochs, "batch_size": self.batch_size, "rate": self.rate}
-        positive |= {"checkpoint_every": self.checkpoint_every, "routing_rate": self.routing_rate}
-        for name, value in positive.items():
-            if not value > 0:
-                raise OptionError(f"{name} is {value}, wanted more than 0")
-        if self.images is not None and self.images < self.batch_size:
-            raise OptionError(
-                f"images is {self.images}, fewer than a batch: wanted at least batch_size, {self.batch_size}"
-            )
-        not_negative = {"reconstruction": self.reconstruction, "weight_decay": self.weight_decay, "mixup": self.mixup}
-        for name, value in not_negative.items():
-            if not 0 <= value < math.inf:
-                raise OptionError(f"{name} is {value}, wanted 0 or more")
-        if self.mixup and self.has_decoder:
-            raise OptionError(
-                f"mixup is {self.mixup}, reconstruction {self.reconstruction}: mixed images are not reconstructed, "
-                "so a decoder would learn nothing; set reconstruction=0"
-            )
+        positive = ("epochs", "batch_size", "rate", "routing_rate", "checkpoint_every")
+        check_types(self, positive=positive, not_negative=("reconstruction", "weight_decay"))
         if not 0 <= self.warm_up < 1:
-            raise OptionError(f"warm_up is {self.warm_up}, wanted a share of the run: at least 0, below 1")
-        for name, choices in CHOICES.items():
-            if getattr(self, name) not in get_args(choices):
-                raise OptionError(f"{name} is {getattr(self, name)!r}, wanted one of {', '.join(get_args(choices))}")
-        if self.viewpoint is not None:
-            if self.viewpoint not in get_args(ViewpointFactor):
-                raise OptionError(f"viewpoint is {self.viewpoint!r}, expected {' or '.join(get_args(ViewpointFactor))}")
-            if self.data not in TOYS:
-                raise OptionError(f"viewpoint is for {' and '.join(TOYS)}, not for {self.data}")
-        for name in WINDOWS:
-            sizes = getattr(self, name)
-            if not isinstance(sizes, tuple) or not all(isinstance(size, int) for size in sizes):
-                raise OptionError(
-                    f"{name} is {sizes!r}, expected whole numbers, one for each capsule layer but the last"
-                )
-            if sizes and not self.has_capsules:
-                raise OptionError(f"{name} is for networks with capsules, not for {self.model}")
-        if not isinstance(self.average_epochs, int) or not 0 <= self.average_epochs <= self.epochs:
+            raise OptionError(f"warm_up is {self.warm_up}, expected a share of the run: at least 0, below 1")
+        if not 0 <= self.average_epochs <= self.epochs:
             raise OptionError(f"average_epochs is {self.average_epochs}, expected 0 to {self.epochs}, the run's epochs")
         if self.average_epochs and self.weights == "best":
             raise OptionError(
                 f"average_epochs is {self.average_epochs} and weights 'best', as recipes for a user's images have: "
                 "expected weights='last' with it"
             )
-        if self.weights == "best" and self.validation == "none":
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """A training run in four parts. `Recipe.of` and `with_fields` take their fields side by side, as one types them."""
+
+    name: str = "custom"
+    """What the run folder is called."""
+    data: DataSettings = DataSettings()
+    images: ImageSettings = ImageSettings()
+    network: NetworkSettings = NetworkSettings()
+    optimisation: Optimisation = Optimisation()
+
+    def __post_init__(self) -> None:
+        """Refuse parts that do not go together."""
+        most, batch_size, mixup = self.data.images, self.optimisation.batch_size, self.images.mixup
+        if most is not None and most < batch_size:
+            raise OptionError(f"images is {most}, fewer than a batch: expected at least batch_size, {batch_size}")
+        if mixup and self.has_decoder:
+            raise OptionError(
+                f"mixup is {mixup}, reconstruction {self.optimisation.reconstruction}: mixed images are not "
+                "reconstructed, so a decoder would learn nothing; set reconstruction=0"
+            )
+        if self.optimisation.weights == "best" and self.data.validation == "none":
             raise OptionError("weights='best' needs validation data to choose by: leave validation='none' out")
 
-    @property
-    def has_capsules(self) -> bool:
-        return not self.model.startswith("cnn")
+    @classmethod
+    def of(cls, **changes: Any) -> Self:
+        """A recipe from fields of all its parts.
+
+        >>> Recipe.of(name="mine", data="mnist", epochs=5).optimisation.epochs
+        5
+        """
+        return cls().with_fields(**changes)
+
+    def with_fields(self, **changes: Any) -> Self:
+        """The recipe with other values of some fields, whichever part they are of."""
+        name = changes.pop("name", self.name)
+        if not isinstance(name, str):
+            raise OptionError(f"name is {name!r}, expected a word")
+        if unknown := [key for key in changes if key not in PART_OF]:
+            near = get_close_matches(unknown[0], PART_OF, n=1, cutoff=0.5)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise OptionError(f"a recipe has no field {', '.join(unknown)}{meant} Its fields: {', '.join(PART_OF)}")
+        parts = {
+            part: replace(getattr(self, part), **{key: value for key, value in changes.items() if PART_OF[key] == part})
+            for part in dict.fromkeys(PART_OF[key] for key in changes)
+        }
+        return replace(self, name=name, **parts)
+
+    def flat(self) -> dict[str, Any]:
+        """All fields but the name, side by side."""
+        return {key: getattr(getattr(self, part), key) for key, part in PART_OF.items()}
 
     @property
     def has_decoder(self) -> bool:
-        return self.has_capsules and self.reconstruction > 0
+        return self.network.has_capsules and self.optimisation.reconstruction > 0
 
     def as_json(self) -> dict[str, Any]:
-        """The fields as values that JSON has."""
+        """The parts as values that JSON has."""
 
         def plain(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {key: plain(one) for key, one in value.items()}
             if isinstance(value, tuple):
                 return list(value)
             return str(value) if isinstance(value, Path) else value
 
-        return {name: plain(value) for name, value in asdict(self).items()}
+        return {key: plain(value) for key, value in asdict(self).items()}
+
+
+PARTS: dict[str, type[Any]] = {
+    "data": DataSettings,
+    "images": ImageSettings,
+    "network": NetworkSettings,
+    "optimisation": Optimisation,
+}
+PART_OF = {item.name: part for part, kind in PARTS.items() for item in fields(kind)}
+
+
+def flatten(values: dict[str, Any]) -> dict[str, Any]:
+    """The fields of what `Recipe.as_json` wrote, side by side, with the name."""
+    if missing := [part for part in ("name", *PARTS) if part not in values]:
+        raise OptionError(
+            f"a recipe without {', '.join(missing)}: it was written by another version; "
+            "in a clone of the repository, python -m experiments.tools.convert brings files up to date"
+        )
+    parts = [values[part] for part in PARTS]
+    if not all(isinstance(part, dict) for part in parts):
+        raise OptionError(f"the parts of a recipe ({', '.join(PARTS)}) are not all JSON objects")
+    return {"name": values["name"], **{key: value for part in parts for key, value in part.items()}}
 
 
 def recipe_from_json(values: dict[str, Any]) -> Recipe:
     """What `Recipe.as_json` wrote."""
-    known = {item.name for item in fields(Recipe)}
-    if unknown := sorted(set(values) - known):
-        raise OptionError(f"a recipe has no field {', '.join(unknown)}: it was written by another version")
-    root = values.get("root")
-    sizes = {name: tuple(values[name]) for name in WINDOWS if name in values}
-    return Recipe(**{**values, **sizes, "root": None if root is None else Path(root)})
+    found = flatten(values)
+    for name in WINDOWS:
+        if isinstance(found.get(name), list):
+            found[name] = tuple(found[name])
+    if isinstance(found.get("root"), str):
+        found["root"] = Path(found["root"])
+    return Recipe.of(**found)
 
 
 def read_recipe(folder: Path) -> Recipe:
