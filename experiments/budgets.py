@@ -21,7 +21,7 @@ BudgetName = Literal["quick", "short", "full"]
 
 def with_root(found: Recipe, root: Path | None) -> Recipe:
     """The built-in set has its own place."""
-    return replace(found, root=None if found.data == BUILT_IN else root)
+    return found.with_fields(root=None if found.data.data == BUILT_IN else root)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,13 +79,13 @@ def quick_ablation(method: str) -> Recipe:
 
 def rehearsed(found: Recipe, root: Path | None) -> Recipe:
     """A run of some seconds, on the built-in set where the recipe's own is not at hand (or large: smallNORB)."""
-    at_hand = found.data in ("mnist", "fashion-mnist", "cifar10") and is_found(found.data, root)
-    return replace(
-        found,
-        data=found.data if at_hand else BUILT_IN,
+    data = found.data.data
+    at_hand = data in ("mnist", "fashion-mnist", "cifar10") and is_found(data, root)
+    return found.with_fields(
+        data=data if at_hand else BUILT_IN,
         root=root if at_hand else None,
         full=False,
-        model=found.model.replace("64", "32"),
+        model=found.network.model.replace("64", "32"),
         size=32,
         first_channels=16,
         epochs=1,

@@ -92,7 +92,7 @@ class Experiments:
             return unique(job for one in TARGETS if one != "all" for job in self.jobs(one))
         if target == "trials":  # a rehearsal learns nothing from other folds
             rehearsal = self.budget.name == "quick"
-            return [self._trial(trial) for trial in TRIALS if not (rehearsal and trial.recipe.fold)]
+            return [self._trial(trial) for trial in TRIALS if not (rehearsal and trial.recipe.data.fold)]
         found: list[Job] = []
         for cell in self.cells(target):
             found += [*cell.job.members, cell.job] if isinstance(cell.job, Ensemble) else [cell.job]
@@ -103,25 +103,25 @@ class Experiments:
     def main(self, data: str, method: str) -> Run | Ensemble:
         """The run of tables 1 and 3."""
         name, recipe = f"{data}-{method}", self.budget.main(data, method)
-        seeds = self.budget.cifar10_seeds if data == "cifar10" else (recipe.seed,)
+        seeds = self.budget.cifar10_seeds if data == "cifar10" else (recipe.optimisation.seed,)
         if len(seeds) == 1:
-            return self._run(name, replace(recipe, seed=seeds[0]))
-        members = tuple(self._run(f"{name}-seed{seed}", replace(recipe, seed=seed)) for seed in seeds)
+            return self._run(name, recipe.with_fields(seed=seeds[0]))
+        members = tuple(self._run(f"{name}-seed{seed}", recipe.with_fields(seed=seed)) for seed in seeds)
         return Ensemble(place=self.budget.name, name=name, members=members)
 
     def ablation(self, method: str, iterations: int, std: float, suffix: str = "", **changes: Any) -> Run:
         """The run of a cell of table 2, or a variation of it; table 1's, where that is the same."""
         fields = {"iterations": iterations, "transform_std": std, **changes}
-        recipe = replace(self.budget.ablation(method), **fields)
+        recipe = self.budget.ablation(method).with_fields(**fields)
         run = self._run(f"ablation-{method}-{iterations}-{std}{suffix}", recipe)
         main = self.main("smallnorb", method)
         assert isinstance(main, Run)
-        return main if replace(main.recipe, name=run.name) == run.recipe else run
+        return main if main.recipe.with_fields(name=run.name) == run.recipe else run
 
     def deformed(self, method: str) -> Run:
         """Table 1's run with training images that are stretched and turned besides."""
         main = self.main("smallnorb", method)
-        return self._run(f"{main.name}-deformed", replace(main.recipe, **DEFORMED))
+        return self._run(f"{main.name}-deformed", main.recipe.with_fields(**DEFORMED))
 
     def margin(self, method: str) -> Run:
         """The default run with the margin loss."""
@@ -136,13 +136,13 @@ class Experiments:
         return self.ablation("frem", *paper.DEFAULT, "-no-residual", residual=False)
 
     def _run(self, name: str, recipe: Recipe) -> Run:
-        recipe = replace(recipe, name=name, validation="none", weights="last")
+        recipe = recipe.with_fields(name=name, validation="none", weights="last")
         return Run(place=self.budget.name, name=name, recipe=self.budget.adapt(recipe, self.root))
 
     def _trial(self, trial: Trial) -> Run:
         rehearsal = self.budget.name == "quick"  # whose numbers must not be taken for the trial's
         name = f"trial-{trial.name}" if rehearsal else trial.name
-        recipe = self.budget.adapt(replace(trial.recipe, name=name), self.root)
+        recipe = self.budget.adapt(trial.recipe.with_fields(name=name), self.root)
         return Run(place=self.budget.name if rehearsal else TRIALS_PLACE, name=name, recipe=recipe, trial=trial)
 
     def _table1(self) -> Iterator[Cell]:
@@ -186,14 +186,14 @@ class Experiments:
     def _objects(self) -> Iterator[Cell]:
         for method in COMPARED:
             for seed in SEEDS:
-                recipe = replace(self.budget.objects(method), seed=seed)
+                recipe = self.budget.objects(method).with_fields(seed=seed)
                 run = replace(self._run(f"objects-{method}-seed{seed}", recipe), crops=CROPS)
                 yield Cell(labels=(LABELS[method], str(seed)), job=run)
 
     def _viewpoints(self) -> Iterator[Cell]:
         for factor in VIEWPOINTS:
             for method in COMPARED:
-                recipe = replace(self.budget.viewpoints(method), viewpoint=factor)
+                recipe = self.budget.viewpoints(method).with_fields(viewpoint=factor)
                 yield Cell(labels=(factor, LABELS[method]), job=self._run(f"viewpoints-{factor}-{method}", recipe))
 
 

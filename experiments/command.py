@@ -129,7 +129,7 @@ def listing(experiments: Experiments, jobs: Sequence[Job], places: Places) -> Ta
         state = state_of(job, places)
         about = ("", "", "")
         if not isinstance(job, Times):
-            about = job.recipe.data, job.recipe.model, str(job.recipe.epochs)
+            about = job.recipe.data.data, job.recipe.network.model, str(job.recipe.optimisation.epochs)
         words = f"{state.words}; of another recipe: {'; '.join(state.differs)}" if state.differs else state.words
         table.add_row(
             Text(job.name, overflow="fold"), *about, paper_text(paper.get(job.name)), Text(words, overflow="fold")

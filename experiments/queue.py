@@ -114,7 +114,7 @@ def check_recipes(states: Sequence[tuple[Job, State]]) -> None:
 def check_data(jobs: Sequence[Job]) -> None:
     """Raise where a set is missing, before hours are spent on the others."""
     recipes = [job.recipe for job in jobs if isinstance(job, Run)]
-    for data, root in dict.fromkeys((recipe.data, recipe.root) for recipe in recipes):
+    for data, root in dict.fromkeys((recipe.data.data, recipe.data.root) for recipe in recipes):
         if data != BUILT_IN:
             find_folder(data, root)
 

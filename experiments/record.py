@@ -48,10 +48,10 @@ def run_values(run: Run, places: Places, failed: str | None) -> dict[str, Any]:
     values = {
         "name": run.name,
         "recipe": recipe_values(run.recipe),
-        "seed": run.recipe.seed,
+        "seed": run.recipe.optimisation.seed,
         **{name: card.get(name) for name in ("machine", "threads", "versions", "started")},
         "data": data_values(run.recipe, found.part("data")),
-        "epochs": run.recipe.epochs,
+        "epochs": run.recipe.optimisation.epochs,
         "steps": result.get("steps", found.rows[-1]["step"] if found.rows else 0),
         "test_error": result.get("test_error"),
         "test_images": result.get("test_images", 0),
@@ -93,7 +93,7 @@ def record_ensemble(ensemble: Ensemble, places: Places) -> None:
     values = {
         "name": ensemble.name,
         "recipe": recipe_values(ensemble.recipe),
-        "seeds": [run.recipe.seed for run in ensemble.members],
+        "seeds": [run.recipe.optimisation.seed for run in ensemble.members],
         "members": {run.name: mark for run, mark in zip(ensemble.members, marks, strict=True)},
         **same,
         "test_error": None if evaluation is None else evaluation.error,
@@ -122,13 +122,13 @@ def load_member(run: Run, places: Places) -> Classifier:
 
 def recipe_values(recipe: Recipe) -> dict[str, Any]:
     """The recipe without where this machine has its data."""
-    return {name: value for name, value in recipe.as_json().items() if name != "root"}
+    return recipe.with_fields(root=None).as_json()
 
 
 def data_values(recipe: Recipe, data: dict[str, Any]) -> dict[str, Any]:
     """What the run was trained on."""
     names = ("set", "note", "train", "validation", "test")
-    return {"title": data_title(recipe.data, recipe.root), **{name: data.get(name) for name in names}}
+    return {"title": data_title(recipe.data.data, recipe.data.root), **{name: data.get(name) for name in names}}
 
 
 def rounded(value: Any) -> Any:

@@ -117,10 +117,15 @@ def as_error(value: Any) -> float | None:
 
 
 def write_result(path: Path, values: dict[str, Any]) -> None:
-    """A line for each value: all of it or nothing."""
-    lines = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in values.items()]
+    """All of it or nothing."""
     with whole_file(path) as file:
-        file.write(("{\n" + ",\n".join(lines) + "\n}\n").encode())
+        file.write(result_text(values).encode())
+
+
+def result_text(values: dict[str, Any]) -> str:
+    """JSON with a line for each value."""
+    lines = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in values.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 @contextmanager

@@ -9,27 +9,12 @@ from experiments.results import Places, Result, read_result, read_values
 from torchcaps.runs.folder import METRICS, RESULT, RUN
 from torchcaps.runs.metrics import read_rows
 from torchcaps.runs.numbers import percent, short
-from torchcaps.train.recipe import Recipe, read_recipe
+from torchcaps.train.recipe import OF_CAPSULES, NetworkSettings, Recipe, flatten, read_recipe
 
 Kind = Literal["done", "finished", "interrupted", "not run"]
-DEFAULTS = Recipe().as_json()
+DEFAULTS = flatten(Recipe().as_json())
 NO_SETTINGS = ("name", "root", "checkpoint_every")  # what it is called, where its data is, how often it is saved
-OF_CAPSULES = (
-    "routing",
-    "iterations",
-    "transform_std",
-    "routing_options",
-    "learn_bandwidth",
-    "norm_poses",
-    "fields",
-    "strides",
-    "paddings",
-    "residual",
-    "class_shared",
-    "class_coordinates",
-    "reconstruction",
-    "routing_rate",
-)
+ONLY_CAPSULES = (*OF_CAPSULES, "reconstruction", "routing_rate")
 
 
 class State(NamedTuple):
@@ -78,7 +63,8 @@ def run_again(ensemble: Result, results: Mapping[str, Result | None]) -> tuple[s
 
 def differences_of(job: Run | Ensemble, result: Result) -> tuple[str, ...]:
     """How a result is of other settings than the job's."""
-    wanted = [run.recipe.seed for run in job.members] if isinstance(job, Ensemble) else [job.recipe.seed]
+    runs = job.members if isinstance(job, Ensemble) else (job,)
+    wanted = [run.recipe.optimisation.seed for run in runs]
     alone = len(result.seeds) == len(wanted) == 1  # then the seed is the recipe's
     seeds = () if alone or result.seeds == wanted else (f"seeds {result.seeds}, now {wanted}",)
     return differences(result.recipe, job.recipe.as_json()) + seeds
@@ -86,13 +72,14 @@ def differences_of(job: Run | Ensemble, result: Result) -> tuple[str, ...]:
 
 def settings(recipe: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a recipe's JSON that decide what comes out; those that it is too old to have are the defaults."""
-    values = {**DEFAULTS, **recipe}
-    without = (*NO_SETTINGS, *OF_CAPSULES) if str(values["model"]).startswith("cnn") else NO_SETTINGS
+    values = DEFAULTS | flatten(dict(recipe))
+    has_capsules = NetworkSettings(model=values["model"]).has_capsules
+    without = NO_SETTINGS if has_capsules else (*NO_SETTINGS, *ONLY_CAPSULES)
     return {name: value for name, value in values.items() if name not in without}
 
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
     """The settings in which recipes differ; what neither has does not count."""
-    old, new = {**DEFAULTS, **found}, {**DEFAULTS, **wanted}
+    old, new = (DEFAULTS | flatten(dict(recipe)) for recipe in (found, wanted))
     names = settings(found) | settings(wanted)
     return tuple(f"{name} {old.get(name)}, now {new.get(name)}" for name in names if old.get(name) != new.get(name))

@@ -61,7 +61,7 @@ def recipe_json(name: str, budget: str = "short", **changes: Any) -> dict[str, A
     """The recipe that a job of a budget has, or else that of a name, with changes."""
     jobs = Experiments(BUDGETS.get(budget, BUDGETS["short"])).jobs("all")
     recipes = {job.name: job.recipe for job in jobs if not isinstance(job, Times)}
-    return {**recipe_values(recipes.get(name) or recipe("smallnorb-frem")), **changes}
+    return recipe_values((recipes.get(name) or recipe("smallnorb-frem")).with_fields(**changes))
 
 
 def result_values(name: str, error: float | None, budget: str = "short", **changes: Any) -> dict[str, Any]:

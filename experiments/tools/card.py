@@ -57,7 +57,7 @@ class Export:
     @property
     def title(self) -> str:
         """The data's name, with what has to be said of it."""
-        name = SOURCES[self.recipe.data].title if self.recipe.data in SOURCES else self.recipe.data
+        name = SOURCES[self.recipe.data.data].title if self.recipe.data.data in SOURCES else self.recipe.data.data
         return f"{name} ({self.note})" if self.note else name
 
 
@@ -97,8 +97,8 @@ def facts(export: Export) -> dict[str, str]:
 
 def model_card(export: Export) -> str:
     """The text beside the weights."""
-    seen, source = PICTURES[export.recipe.data], SOURCES.get(export.recipe.data)
-    routing = routing_method(export.recipe.routing).label
+    seen, source = PICTURES[export.recipe.data.data], SOURCES.get(export.recipe.data.data)
+    routing = routing_method(export.recipe.network.routing).label
     terms = "rendered by torchcaps."
     if source:
         terms = f"{source.licence}; {source.homepage}. The same terms are handed on with these weights."

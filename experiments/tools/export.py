@@ -1,6 +1,5 @@
 """Ship the network of a finished run: weights, card and fixed predictions."""
 
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -39,13 +38,15 @@ def export(run: Path, name: str, *, root: Path | None = None, note: str = "", ou
     if not name or Path(name).name != name:
         raise OptionError(f"name is {name!r}, wanted one without folders: the data set's, as in mnist")
     recipe = read_recipe(run)
-    if recipe.data not in PICTURES:
+    if recipe.data.data not in PICTURES:
         raise OptionError(
-            f"{run} was trained on {recipe.data}, wanted one of {', '.join(PICTURES)}: the card has to describe it"
+            f"{run} was trained on {recipe.data.data}, wanted one of {', '.join(PICTURES)}: the card has to describe it"
         )
     if not recipe.has_decoder:
-        raise OptionError(f"{run} is of {recipe.model} without a decoder, wanted a network with capsules that has one")
-    recipe = recipe if root is None else replace(recipe, root=root)
+        raise OptionError(
+            f"{run} is of {recipe.network.model} without a decoder, wanted a network with capsules that has one"
+        )
+    recipe = recipe if root is None else recipe.with_fields(root=root)
     about = read_run(run)
     test = load_data(recipe).test
     if about.result["test_error"] is None or about.result["test_images"] != len(test):
@@ -53,11 +54,11 @@ def export(run: Path, name: str, *, root: Path | None = None, note: str = "", ou
             f"{run} was evaluated on {about.result['test_images']} test images, there are {len(test)}: "
             "wanted a run with a test error, and --root with the data that it had"
         )
-    origin = unofficial(recipe.data, recipe.root)
+    origin = unofficial(recipe.data.data, recipe.data.root)
     note = note or origin.note
     classifier = load(run)
     check_half(classifier.network.state_dict())
-    classifier.card = {"recipe": {**recipe.as_json(), "root": None}, "result": about.result}  # no folders of ours
+    classifier.card = {"recipe": recipe.with_fields(root=None).as_json(), "result": about.result}  # no folders of ours
     output.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=output) as workshop:  # until all is there, what was shipped before stays whole
         folder = Path(workshop)

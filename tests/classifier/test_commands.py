@@ -38,9 +38,9 @@ def call(command: Callable[..., None], *arguments: object) -> None:
 
 def make_run(folder: Path, photos: Path, **fields: Any) -> Path:
     """A run folder as training leaves it, with weights from the start."""
-    recipe = Recipe(data=str(photos), size=16, first_channels=16, conv_init="torch", routing="em", **fields)
+    recipe = Recipe.of(data=str(photos), size=16, first_channels=16, conv_init="torch", routing="em", **fields)
     splits = load_data(recipe)
-    torch.manual_seed(recipe.seed)
+    torch.manual_seed(recipe.optimisation.seed)
     save(make_classifier(recipe, splits, make_pipeline(recipe, splits)), folder)
     describe(folder, recipe, splits, 1)
     return folder
@@ -65,7 +65,7 @@ def saved(tiny: Tiny, tmp_path: Path) -> Path:
 def test_eval_on_the_run_s_own_data(run: Path, photos: Path, capsys: Output, split: str) -> None:
     call(evaluate_command, run, "--split", split)
     shown = capsys.readouterr().out
-    splits = load_data(Recipe(data=str(photos), size=16))
+    splits = load_data(Recipe.of(data=str(photos), size=16))
     expected = evaluate([load(run)], getattr(splits, split))
     assert shown.splitlines()[-1] == f"error: {100 * expected.error:.2f} %"
     assert f"{split}: {len(expected.label)} images" in shown
@@ -82,7 +82,7 @@ def test_eval_of_an_ensemble(photos: Path, tmp_path: Path, capsys: Output) -> No
     call(evaluate_command, *runs, "--crops", 5, "--json")
     found = json.loads(capsys.readouterr().out)
     networks = [load(run) for run in runs]
-    test = load_data(Recipe(data=str(photos), size=16)).test
+    test = load_data(Recipe.of(data=str(photos), size=16)).test
     assert found["error"] == evaluate(networks, test, crops=5).error
     expected = [
         {"run": str(run), "error": evaluate([network], test, crops=5).error}

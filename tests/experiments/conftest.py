@@ -37,7 +37,7 @@ def make_run() -> MakeRun:
 
     def make(name: str, place: str = "short", **changes: Any) -> Run:
         fields = {"model": "cnn32", "loss": "cross-entropy", "reconstruction": 0.0, "validation": "none", **changes}
-        return Run(place=place, name=name, recipe=Recipe(name=name, **fields))
+        return Run(place=place, name=name, recipe=Recipe.of(name=name, **fields))
 
     return make
 

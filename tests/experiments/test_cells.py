@@ -101,7 +101,7 @@ def test_tables_have_all_cells(budget: str) -> None:
 def test_no_run_is_done_twice(budget: str) -> None:
     jobs = Experiments(BUDGETS[budget]).jobs("all")
     assert max(Counter((job.place, job.name) for job in jobs).values()) == 1
-    recipes = [replace(job.recipe, name="") for job in jobs if isinstance(job, Run) and job.trial is None]
+    recipes = [job.recipe.with_fields(name="") for job in jobs if isinstance(job, Run) and job.trial is None]
     assert all(recipes.count(recipe) == 1 for recipe in recipes) or budget == "quick"  # stand-ins are alike
 
 
@@ -136,28 +136,33 @@ def test_cells_are_what_they_say() -> None:
     for cell in runs.cells("table2"):
         method, iterations, std = cell.labels
         recipe = cell.job.recipe
-        assert (recipe.routing, recipe.iterations, recipe.transform_std) == (
+        assert (recipe.network.routing, recipe.network.iterations, recipe.network.transform_std) == (
             method.lower(),
             int(iterations),
             float(std),
         )
-        assert (recipe.data, recipe.model, recipe.size, recipe.resize) == ("smallnorb", "hybrid32", 32, 48)
+        assert (recipe.data.data, recipe.network.model, recipe.images.size, recipe.images.resize) == (
+            "smallnorb",
+            "hybrid32",
+            32,
+            48,
+        )
     for cell in runs.cells("losses"):
-        assert cell.job.recipe.loss == cell.labels[0]
+        assert cell.job.recipe.optimisation.loss == cell.labels[0]
     for cell in runs.cells("table1"):
-        assert cell.job.recipe.model in ("hybrid64", "cnn64")
+        assert cell.job.recipe.network.model in ("hybrid64", "cnn64")
     for method in ("frem", "cnn"):
         main, deformed = runs.main("smallnorb", method).recipe, runs.deformed(method).recipe
         assert deformed == replace(main, name=deformed.name, stretch=0.2, turn=10.0)
-    assert runs.stacked_variant().recipe.routing == "frms_variant"
-    assert not runs.without_residual().recipe.residual
+    assert runs.stacked_variant().recipe.network.routing == "frms_variant"
+    assert not runs.without_residual().recipe.network.residual
 
 
 @EVERY
 def test_runs_train_on_everything_but_trials_hold_some_back(budget: str) -> None:
     for job in Experiments(BUDGETS[budget]).jobs("all"):
         if isinstance(job, Run):
-            assert (job.recipe.validation == "none") == (job.trial is None)
+            assert (job.recipe.data.validation == "none") == (job.trial is None)
             assert job.recipe.name == job.name
 
 
@@ -165,8 +170,8 @@ def test_ensemble_comes_behind_its_members() -> None:
     jobs = Experiments(BUDGETS["full"]).jobs("table3")
     [ensemble] = [job for job in jobs if job.name == "cifar10-frem"]
     assert isinstance(ensemble, Ensemble)
-    assert [run.recipe.seed for run in ensemble.members] == [0, 1, 2, 3, 4]
-    first, *others = [replace(run.recipe, name="", seed=0) for run in ensemble.members]
+    assert [run.recipe.optimisation.seed for run in ensemble.members] == [0, 1, 2, 3, 4]
+    first, *others = [run.recipe.with_fields(name="", seed=0) for run in ensemble.members]
     assert all(other == first for other in others)
     place = jobs.index(ensemble)
     assert jobs[place - 5 : place] == list(ensemble.members)
@@ -176,7 +181,7 @@ def test_root_reaches_the_runs() -> None:
     jobs = Experiments(BUDGETS["short"], Path("there")).jobs("all")
     for job in jobs:
         if isinstance(job, Run):
-            assert job.recipe.root == (None if job.recipe.data == "turntable" else Path("there"))
+            assert job.recipe.data.root == (None if job.recipe.data.data == "turntable" else Path("there"))
 
 
 def test_rehearsal_takes_a_set_that_is_at_hand(tmp_path: Path) -> None:
@@ -186,17 +191,17 @@ def test_rehearsal_takes_a_set_that_is_at_hand(tmp_path: Path) -> None:
     assert (recipes["mnist-frem"].data, recipes["mnist-frem"].root) == ("mnist", tmp_path)
     for name in ("smallnorb-frem", "fashion-mnist-em", "cifar10-cnn"):
         assert (recipes[name].data, recipes[name].root) == ("turntable", None)
-    assert all(recipe.images == 16 and recipe.epochs == 1 for recipe in recipes.values())
+    assert all(recipe.data.images == 16 and recipe.optimisation.epochs == 1 for recipe in recipes.values())
 
 
 def test_beyond_the_paper_capsules_and_cnn_differ_in_nothing_else() -> None:
     found = Experiments(BUDGETS["short"])
     runs = {cell.job.name: cell.job for target in ("objects", "viewpoints") for cell in found.cells(target)}
-    assert runs["objects-cnn-seed1"].recipe.seed == 1
+    assert runs["objects-cnn-seed1"].recipe.optimisation.seed == 1
     assert all((run.crops > 1) == name.startswith("objects") for name, run in runs.items())
     for name, run in runs.items():
         twin = runs[name.replace("frem", "cnn")].recipe
-        assert replace(run.recipe, name="", model="", transform_std=0) == replace(
+        assert run.recipe.with_fields(name="", model="", transform_std=0) == replace(
             twin, name="", model="", transform_std=0
         )
     azimuth = runs["viewpoints-azimuth-frem"].recipe
@@ -208,7 +213,7 @@ def test_rehearsed_trials_stay_apart() -> None:
     for job in rehearsed:
         assert (job.place, job.name[:6]) == ("quick", "trial-")
     names = {job.name.removeprefix("trial-") for job in rehearsed}
-    assert names == {trial.name for trial in TRIALS if trial.recipe.fold == 0}  # the other folds would be no news
+    assert names == {trial.name for trial in TRIALS if trial.recipe.data.fold == 0}  # the other folds would be no news
     assert {job.place for job in Experiments(BUDGETS["short"]).jobs("trials")} == {"trials"}
     assert len({trial.name for trial in TRIALS}) == len(TRIALS)
 

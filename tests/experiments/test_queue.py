@@ -41,8 +41,8 @@ def test_result(make_run: Make, places: Places, console: Console, trainings: Tra
     run_jobs([make_run("a", root=Path("/somewhere"), seed=3)], places, console)
     values = json.loads(Path("experiments/results/short/a.json").read_text())
     assert (values["name"], values["seed"], values["test_error"], values["test_images"]) == ("a", 3, 0.25, 100)
-    assert (values["recipe"]["model"], values["epochs"], values["steps"]) == ("cnn32", 50, 10)
-    assert "root" not in values["recipe"]
+    assert (values["recipe"]["network"]["model"], values["epochs"], values["steps"]) == ("cnn32", 50, 10)
+    assert values["recipe"]["data"]["root"] is None
     assert "somewhere" not in Path("experiments/results/short/a.json").read_text()
     assert values["data"] == {
         "title": "turntable",
@@ -196,10 +196,10 @@ def test_result_from_before_a_field_was_there(
     run_jobs([run], places, console)
     path = Path("experiments/results/short/a.json")
     values = json.loads(path.read_text())
-    del values["recipe"]["images"]
+    del values["recipe"]["data"]["images"]
     path.write_text(json.dumps(values))
     assert state_of(run, places).differs == ()
-    assert state_of(replace(run, recipe=replace(run.recipe, images=60)), places).differs == ("images None, now 60",)
+    assert state_of(replace(run, recipe=run.recipe.with_fields(images=60)), places).differs == ("images None, now 60",)
 
 
 def test_other_place_of_the_data_is_the_same_recipe(
@@ -248,7 +248,7 @@ def test_missing_data_is_said_before_anything_is_trained(
 
 def trial_run(**changes: Any) -> Run:
     trial = Trial(group="g", name="t", base="turntable-cnn-quick", changes=changes, asks="why?")
-    return Run(place="trials", name="t", recipe=replace(trial.recipe, name="t"), trial=trial)
+    return Run(place="trials", name="t", recipe=trial.recipe.with_fields(name="t"), trial=trial)
 
 
 def test_trial_leaves_the_test_split_alone(places: Places, console: Console, trainings: Trainings) -> None:

@@ -92,7 +92,7 @@ def test_ensemble_takes_no_other_weights(folder: Path, tmp_path: Path, change: s
     run = Path("runs/experiments/quick/cifar10-frem-seed1")
     if change == "recipe":
         values = json.loads((run / "run.json").read_text())
-        values["recipe"]["rate"] = 0.5
+        values["recipe"]["optimisation"]["rate"] = 0.5
         (run / "run.json").write_text(json.dumps(values))
         words = r"weights of cifar10-frem-seed1: those in runs.* are of another recipe: rate 0\.5, now .*remove exp"
     else:

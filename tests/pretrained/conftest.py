@@ -15,7 +15,7 @@ from torchcaps.train import Recipe, train
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run on noise in MNIST's format; not to be changed."""
     data = put(tmp_path_factory.mktemp("sets") / "mnist", idx_contents(train=40, test=30))
-    recipe = Recipe(
+    recipe = Recipe.of(
         name="tiny",
         data="mnist",
         root=data,

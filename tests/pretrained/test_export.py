@@ -171,4 +171,4 @@ def test_what_to_type_gives_the_recipe(wanted: Recipe, monkeypatch: pytest.Monke
 
 def test_recipes_that_no_command_follows() -> None:
     with pytest.raises(OptionError, match="there is no recipe '/my/photos-frem'"):
-        command_line(Recipe(data="/my/photos"))
+        command_line(Recipe.of(data="/my/photos"))

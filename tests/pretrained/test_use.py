@@ -125,7 +125,7 @@ def test_a_folder_of_that_name_comes_first(tiny: Path, run: Path) -> None:
 
 
 def test_commands_take_the_name(tiny: Path, run: Path, capsys: Output) -> None:
-    root = Path(json.loads((run / "run.json").read_text())["recipe"]["root"])
+    root = Path(json.loads((run / "run.json").read_text())["recipe"]["data"]["root"])
     evaluate_command([Path("tiny")], root=root, json=True)
     found = json.loads(capsys.readouterr().out)
     entry = shipped.read_manifest(tiny)["tiny"]

@@ -2,7 +2,6 @@
 
 import copy
 import json
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,13 +25,13 @@ RUN, CUT = Path("run"), Path("cut")
 @pytest.fixture
 def averaged(recipe: Recipe) -> Recipe:
     """The last two of three epochs, of four steps each."""
-    return replace(recipe, average_epochs=2, reconstruction=0.0)
+    return recipe.with_fields(average_epochs=2, reconstruction=0.0)
 
 
 @pytest.fixture
 def normalised(averaged: Recipe) -> Recipe:
     """With batch norm after each convolution but the last."""
-    return replace(averaged, model="cnn32", norm="batch", loss="cross-entropy")
+    return averaged.with_fields(model="cnn32", norm="batch", loss="cross-entropy")
 
 
 def test_mean_is_that_of_the_last_steps(averaged: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +66,7 @@ def test_last_validation_and_checkpoint_are_of_the_mean(averaged: Recipe) -> Non
 
 
 def test_what_is_before_the_last_step_is_as_without(averaged: Recipe, whole: Path) -> None:
-    train(replace(averaged, reconstruction=0.0005), output=RUN)
+    train(averaged.with_fields(reconstruction=0.0005), output=RUN)
     rows, plain = rows_without_times(RUN), rows_without_times(whole)
     assert rows[:-1] == plain[:-1]
     assert weights(RUN) != weights(whole)
@@ -76,7 +75,7 @@ def test_what_is_before_the_last_step_is_as_without(averaged: Recipe, whole: Pat
 @pytest.mark.parametrize("most", [2, 200])  # batches, of the four that an epoch has
 def test_statistics_are_taken_anew(normalised: Recipe, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(averaging, "STATISTICS_BATCHES", most)
-    finished = train(replace(normalised, mixup=0.3), output=RUN)
+    finished = train(normalised.with_fields(mixup=0.3), output=RUN)
     assert finished is not None
     network, pipeline = copy.deepcopy(finished.classifier.network), finished.classifier.pipeline
     first = network.get_submodule("layers.0")
@@ -119,4 +118,4 @@ def test_interrupted_run_ends_with_the_same_mean(normalised: Recipe, how: str, a
 )
 def test_what_cannot_be_meant(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(OptionError, match=words):
-        Recipe(**changes)
+        Recipe.of(**changes)

@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +119,7 @@ def begun(recipe: Recipe) -> Path:
 
 def test_checkpoint_of_another_network(capsys: Capture, begun: Path, recipe: Recipe) -> None:
     with interrupted(1, "SIGTERM"):
-        train(replace(recipe, first_channels=32), output=Path("other"))
+        train(recipe.with_fields(first_channels=32), output=Path("other"))
     shutil.copy("other/checkpoints/last.ckpt", begun / "checkpoints")
     err = complaint(capsys, "--resume", begun)
     assert "last.ckpt is a checkpoint of another network" in err

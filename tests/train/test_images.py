@@ -62,7 +62,7 @@ def test_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     data = SimpleNamespace(train=split(50), validation=None, test=split(40), classes=("a", "b"), note="")
     monkeypatch.setattr("torchcaps.train.assemble.load_set", lambda found: data)
     for images, wanted in ((None, (50, 40)), (10, (10, 10)), (45, (45, 40))):
-        splits = load_data(Recipe(images=images, batch_size=5, validation="none"))
+        splits = load_data(Recipe.of(images=images, batch_size=5, validation="none"))
         assert (len(splits.train), len(splits.test)) == wanted
 
 
@@ -72,7 +72,7 @@ def test_folds_hold_out_other_images(monkeypatch: pytest.MonkeyPatch) -> None:
         train=Split(images, torch.arange(50) % 2), validation=None, test=split(4), classes=("a", "b"), note=""
     )
     monkeypatch.setattr("torchcaps.train.assemble.load_set", lambda found: data)
-    held = [load_data(Recipe(fold=fold)).validation for fold in (0, 0, 1)]
+    held = [load_data(Recipe.of(fold=fold)).validation for fold in (0, 0, 1)]
     first, same, other = (set(one.images.flatten().tolist()) for one in held if one is not None)
     assert first == same != other
 
@@ -86,7 +86,7 @@ def test_each_camera_in_training_and_the_left_in_the_rest(monkeypatch: pytest.Mo
 
     data = ImageSet("pairs", ("a", "b"), pairs(0, 60), pairs(60, 20))
     monkeypatch.setattr("torchcaps.train.assemble.load", lambda name, **options: data)
-    splits = load_data(Recipe(data="smallnorb", camera="each", validation="stratified"))
+    splits = load_data(Recipe.of(data="smallnorb", camera="each", validation="stratified"))
     assert splits.validation is not None
     number, held = splits.train.images.flatten().tolist(), splits.validation.images.flatten().tolist()
     left, right = number[: len(number) // 2], number[len(number) // 2 :]
@@ -95,7 +95,7 @@ def test_each_camera_in_training_and_the_left_in_the_rest(monkeypatch: pytest.Mo
     assert splits.train.labels.tolist() == [value % 100 % 2 for value in number]
     assert splits.train.factor("lighting").tolist() == [value % 100 % 3 for value in number]
     assert splits.test.images.flatten().tolist() == list(range(60, 80))
-    fewer = load_data(Recipe(data="smallnorb", camera="each", validation="none", images=40, batch_size=5))
+    fewer = load_data(Recipe.of(data="smallnorb", camera="each", validation="none", images=40, batch_size=5))
     assert len(fewer.train) == 40
     assert int((fewer.train.images >= 100).sum()) == 20
 

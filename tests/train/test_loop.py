@@ -5,7 +5,6 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +54,10 @@ def test_steps_are_those_of_plain_pytorch(recipe: Recipe) -> None:
 
     splits = load_data(recipe)
     pipeline = make_pipeline(recipe, splits)
-    torch.manual_seed(recipe.seed)
+    torch.manual_seed(recipe.optimisation.seed)
     network = make_classifier(recipe, splits, pipeline).network
     optimizer = torch.optim.Adam(network.parameters(), eps=1e-12)
-    loader = BatchLoader(splits.train, pipeline, batch_size=8, train=True, seed=recipe.seed)
+    loader = BatchLoader(splits.train, pipeline, batch_size=8, train=True, seed=recipe.optimisation.seed)
     step, seen = 0, []
     for _ in range(EPOCHS):
         for batch in loader:
@@ -105,7 +104,7 @@ def test_rows(whole: Path) -> None:
 
 def test_rows_show_the_rising_margin(recipe: Recipe) -> None:
     with interrupted(11, "power cut"):
-        train(replace(recipe, epochs=20), output=RUN)
+        train(recipe.with_fields(epochs=20), output=RUN)
     rows = read_rows(RUN / "metrics.csv")
     assert [row["step"] for row in rows] == [4, 8, 10]
     wanted = [0.2 + 0.7 * step / (5 * 4) for step in (4, 8, 10)]  # five epochs of four steps
@@ -168,12 +167,12 @@ def test_a_run_is_found_again_from_another_folder(
     recipe: Recipe, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(images.parent)
-    train(replace(recipe, data=images.name, epochs=1), output=tmp_path / "run")
+    train(recipe.with_fields(data=images.name, epochs=1), output=tmp_path / "run")
     assert read_recipe(tmp_path / "run").data == str(images)
 
 
 def test_no_decoder_and_no_spread_loss_leave_columns_empty(recipe: Recipe) -> None:
-    train(replace(recipe, reconstruction=0.0, loss="margin", epochs=1), output=RUN)
+    train(recipe.with_fields(reconstruction=0.0, loss="margin", epochs=1), output=RUN)
     [row] = read_rows(RUN / "metrics.csv")
     assert row["reconstruction_loss"] is row["margin"] is None
     assert row["loss"] == row["output_loss"]
@@ -255,12 +254,12 @@ def test_routing_is_blamed_for_what_its_norm_gets(recipe: Recipe, monkeypatch: p
     with monkeypatch.context() as patch:
         before_step(0, break_routing, patch)
         with pytest.raises(NotFiniteError, match=r"layer stages\.1 \(CapsuleConv2d\) is the first"):
-            train(replace(recipe, norm="batch"), output=RUN)
+            train(recipe.with_fields(norm="batch"), output=RUN)
 
 
 def test_rate_that_is_far_too_high(recipe: Recipe) -> None:
     with pytest.raises(NotFiniteError, match=r"at step 2 \(epoch 1, batch 2\): .*lower --rate"):
-        train(replace(recipe, rate=1e30, schedule="constant"), output=RUN)
+        train(recipe.with_fields(rate=1e30, schedule="constant"), output=RUN)
     assert not LAST.exists()
 
 
@@ -342,7 +341,7 @@ def test_each_run_has_a_folder_of_its_own(recipe: Recipe) -> None:
 
 
 def test_baseline_network_learns_by_cross_entropy(recipe: Recipe) -> None:
-    finished = train(replace(recipe, model="cnn32", loss="cross-entropy", reconstruction=0.0, epochs=1), output=RUN)
+    finished = train(recipe.with_fields(model="cnn32", loss="cross-entropy", reconstruction=0.0, epochs=1), output=RUN)
     assert finished is not None
     [row] = read_rows(RUN / "metrics.csv")
     assert 0 < (row["loss"] or 0) < 2
@@ -362,13 +361,13 @@ def test_capsules_learn_by_cross_entropy(recipe: Recipe) -> None:
             return found
 
         patch.setattr(TrainingModule, "losses", losses)
-        train(replace(recipe, loss="cross-entropy", epochs=5), output=RUN)
+        train(recipe.with_fields(loss="cross-entropy", epochs=5), output=RUN)
     assert seen[0] == pytest.approx(math.log(2), rel=0.05)  # chance, of two classes
     assert max(seen[-4:]) < min(seen[:4])
 
 
 def test_weight_decay_spares_the_bandwidths(recipe: Recipe) -> None:
-    recipe = replace(recipe, weight_decay=0.3)
+    recipe = recipe.with_fields(weight_decay=0.3)
     for learn_bandwidth in (False, True):
         network = tiny_hybrid(learn_bandwidth=learn_bandwidth)
         optimizer = TrainingModule(network, recipe, 4).configure_optimizers()["optimizer"]

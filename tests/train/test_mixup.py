@@ -1,6 +1,5 @@
 """Runs on mixed images: their loss, what is not counted, and what an interruption leaves."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ RUN, CUT = Path("run"), Path("cut")
 
 @pytest.fixture
 def mixed(recipe: Recipe) -> Recipe:
-    return replace(recipe, mixup=0.5, reconstruction=0.0, loss="margin", schedule="constant", epochs=2)
+    return recipe.with_fields(mixup=0.5, reconstruction=0.0, loss="margin", schedule="constant", epochs=2)
 
 
 def test_steps_are_those_of_plain_pytorch(mixed: Recipe) -> None:
@@ -80,5 +79,5 @@ def test_interrupted_run_ends_as_one_that_was_not(mixed: Recipe) -> None:
 )
 def test_what_cannot_be_meant(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(OptionError, match=words):
-        Recipe(**changes)
-    assert Recipe(mixup=0.2, model="cnn32").mixup == 0.2  # has no decoder anyway
+        Recipe.of(**changes)
+    assert Recipe.of(mixup=0.2, model="cnn32").images.mixup == 0.2  # has no decoder anyway

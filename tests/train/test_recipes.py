@@ -92,7 +92,9 @@ def test_quick_variants(name: str) -> None:
 def test_what_happens_to_images_reaches_the_pipeline() -> None:
     wanted = {"brightness": 0.3, "contrast": 0.7, "shift": 2, "stretch": 0.15, "turn": 12.0, "flip": True}
     split = Split(torch.zeros(2, 1, 32, 32, dtype=torch.uint8), torch.arange(2))
-    pipeline = make_pipeline(Recipe(data="mnist", **wanted, standardise="set"), Splits(("a", "b"), split, None, split))
+    pipeline = make_pipeline(
+        Recipe.of(data="mnist", **wanted, standardise="set"), Splits(("a", "b"), split, None, split)
+    )
     assert {name: getattr(pipeline, name) for name in wanted} == wanted
     assert pipeline.standardise == "set"
 
@@ -128,7 +130,7 @@ def test_unknown_names() -> None:
 )
 def test_wrong_values(changes: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match=next(iter(changes))):
-        Recipe(**changes)
+        Recipe.of(**changes)
 
 
 def make_folder(root: Path, count: int, side: int) -> Path:

@@ -4,7 +4,6 @@ import errno
 import json
 import shutil
 import signal
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +82,7 @@ def test_resume_without_a_checkpoint_starts_from_the_beginning(
 
 
 def test_best_weights_are_kept(recipe: Recipe, whole: Path) -> None:
-    recipe = replace(recipe, weights="best")
+    recipe = recipe.with_fields(weights="best")
     with interrupted(7, "SIGTERM"):
         train(recipe, output=CUT)
     train(recipe, resume=CUT)
@@ -97,7 +96,7 @@ def test_best_weights_are_kept(recipe: Recipe, whole: Path) -> None:
 
 
 def test_without_validation(recipe: Recipe) -> None:
-    recipe = replace(recipe, validation="none")
+    recipe = recipe.with_fields(validation="none")
     train(recipe, output=Path("whole"))
     with interrupted(5, "power cut"):
         train(recipe, output=CUT)
@@ -166,7 +165,7 @@ def test_leftovers_of_a_killed_process_are_removed(recipe: Recipe) -> None:
 
 def test_images_that_changed_meanwhile(recipe: Recipe, images: Path) -> None:
     shutil.copytree(images, "images")
-    recipe = replace(recipe, data="images")
+    recipe = recipe.with_fields(data="images")
     with interrupted(5, "SIGTERM"):
         train(recipe, output=CUT)
     for number in range(100, 110):
@@ -180,5 +179,5 @@ def test_order_and_weights_come_from_the_seed(recipe: Recipe, whole: Path) -> No
     torch.rand(3)
     train(recipe, output=Path("again"))
     assert weights(Path("again")) == weights(whole)
-    train(replace(recipe, seed=1), output=Path("other"))
+    train(recipe.with_fields(seed=1), output=Path("other"))
     assert weights(Path("other")) != weights(whole)

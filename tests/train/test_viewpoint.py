@@ -40,7 +40,7 @@ def data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ImageSet:
 
 @pytest.fixture
 def recipe() -> Recipe:
-    return Recipe(
+    return Recipe.of(
         data="turntable",
         full=True,
         camera="both",
@@ -58,7 +58,7 @@ def recipe() -> Recipe:
 def test_errors_on_novel_and_familiar_viewpoints(
     data: ImageSet, recipe: Recipe, factor: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    finished = train(replace(recipe, viewpoint=factor), output=Path("run"))  # type: ignore[arg-type]
+    finished = train(recipe.with_fields(viewpoint=factor), output=Path("run"))  # type: ignore[arg-type]
     assert finished is not None
     network = load("run")
     wrong = network.predict(data.test.images).label != data.test.labels
@@ -89,7 +89,7 @@ def test_errors_on_novel_and_familiar_viewpoints(
 def test_without_a_viewpoint_there_is_no_such_error(
     data: ImageSet, recipe: Recipe, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    train(replace(recipe, viewpoint=None), output=Path("all"))
+    train(recipe.with_fields(viewpoint=None), output=Path("all"))
     assert json.loads(Path("all/result.json").read_text())["familiar_error"] is None
     assert "familiar" not in capsys.readouterr().out
     train(recipe, output=Path("some"))
@@ -106,7 +106,7 @@ def test_training_alone_leaves_the_test_images_alone(data: ImageSet, recipe: Rec
 
 
 def test_cameras_and_fewer_images(data: ImageSet, recipe: Recipe) -> None:
-    splits = load_data(replace(recipe, camera="each", images=20))
+    splits = load_data(recipe.with_fields(camera="each", images=20))
     assert isinstance(splits, ViewpointSplits)
     assert splits.validation is not None
     for split in (splits.train, splits.validation, splits.test, splits.familiar):
@@ -121,15 +121,15 @@ def test_viewpoints_that_are_not_known(data: ImageSet, recipe: Recipe, monkeypat
     broken = replace(data, train=replace(data.train, factors=unknown))
     monkeypatch.setattr("torchcaps.train.assemble.load", lambda name, **options: broken)
     with pytest.raises(DataError, match=r"azimuth of 288 of 288 images is not known: .*info file, which is missing"):
-        train(replace(recipe, data="smallnorb", full=False), output=Path("run"))
+        train(recipe.with_fields(data="smallnorb", full=False), output=Path("run"))
     assert not Path("run").exists()
 
 
 def test_what_cannot_be_meant() -> None:
     with pytest.raises(OptionError, match="viewpoint is for smallnorb and turntable, not for mnist"):
-        Recipe(data="mnist", viewpoint="azimuth")
+        Recipe.of(data="mnist", viewpoint="azimuth")
     with pytest.raises(OptionError, match="viewpoint is 'lighting', expected azimuth or elevation"):
-        Recipe(data="turntable", viewpoint="lighting")  # type: ignore[arg-type]
+        Recipe.of(data="turntable", viewpoint="lighting")  # type: ignore[arg-type]
 
 
 def test_what_to_type() -> None:

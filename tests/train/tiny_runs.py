@@ -20,7 +20,7 @@ SCRIPT = Path(sys.executable).with_name("torchcaps")
 
 def tiny(images: Path) -> Recipe:
     """Three epochs of four steps."""
-    return Recipe(
+    return Recipe.of(
         name="tiny",
         data=str(images),
         size=16,

@@ -37,7 +37,7 @@ def measure_loop(plan: Plan, note: Note) -> dict[str, Any]:
 
 
 def network_of(follows: Recipe, splits: Splits) -> Classifier:
-    torch.manual_seed(follows.seed)
+    torch.manual_seed(follows.optimisation.seed)
     return make_classifier(follows, splits, make_pipeline(follows, splits))
 
 
@@ -46,7 +46,7 @@ def bare_step(follows: Recipe, splits: Splits, steps: int) -> float:
     from torchcaps.train.module import TrainingModule
 
     classifier = network_of(follows, splits)
-    loader = BatchLoader(splits.train, classifier.pipeline, batch_size=follows.batch_size, train=True)
+    loader = BatchLoader(splits.train, classifier.pipeline, batch_size=follows.optimisation.batch_size, train=True)
     batch = next(iter(loader))
     module = TrainingModule(classifier.network, follows, len(loader))
     optimizer = module.configure_optimizers()["optimizer"]

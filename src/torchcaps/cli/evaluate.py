@@ -107,13 +107,14 @@ def _data_of_runs(call: EvaluateCall, classifiers: list[Classifier]) -> Data:
         ("validation", "fold") if call.split == "validation" else ()
     )
     for name in wanted:
-        _check_same(call.runs, name, [str(getattr(recipe, name)) for recipe in recipes])
+        _check_same(call.runs, name, [str(getattr(recipe.data, name)) for recipe in recipes])
     # A folder's images are decoded at the size of the largest network; the others take them smaller.
-    recipe = max(recipes, key=lambda recipe: recipe.size)
-    recipe = recipe if call.root is None else replace(recipe, root=call.root)
+    recipe = max(recipes, key=lambda recipe: recipe.images.size)
+    recipe = recipe if call.root is None else recipe.with_fields(root=call.root)
     splits = load_data(recipe)
     familiar = splits.familiar if isinstance(splits, ViewpointSplits) else None
-    return Data(str(recipe.data), splits.classes, _choose(call, str(recipe.data), splits), splits.note, familiar)
+    name = recipe.data.data
+    return Data(name, splits.classes, _choose(call, name, splits), splits.note, familiar)
 
 
 def _named_data(call: EvaluateCall, classifiers: list[Classifier]) -> Data:

@@ -6,10 +6,11 @@ from typing import Annotated
 
 import tyro
 
+from torchcaps.data.specs import SPECS
 from torchcaps.errors import OptionError, UserError
 from torchcaps.report import write_report
 from torchcaps.train.recipe import Recipe, read_recipe
-from torchcaps.train.recipes import SETS, folder_recipe, recipe
+from torchcaps.train.recipes import folder_recipe, recipe
 from torchcaps.train.run import Finished
 
 OWN_OPTIONS = ("--output", "--resume", "--devices", "--nodes")  # of the run, not of its recipe
@@ -32,7 +33,7 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
         start = recipe(name) if name else _recipe_for(_value(rest, "--data"))
 
     def train(
-        recipe: Annotated[Recipe, tyro.conf.arg(name="")] = start,
+        recipe: Annotated[Recipe, tyro.conf.arg(name=""), tyro.conf.OmitArgPrefixes] = start,
         output: Path | None = None,
         resume: Path | None = None,
         devices: int = 1,
@@ -86,7 +87,7 @@ def _recipe_for(data: str | None) -> Recipe:
     """What to do with a data set or folder of which nothing else is said."""
     if data is None:
         return recipe()
-    if data in SETS:
+    if data in SPECS:
         return recipe(f"{data}-frem-quick")
     return folder_recipe(data) if Path(data).expanduser().is_dir() else recipe()
 

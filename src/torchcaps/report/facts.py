@@ -73,6 +73,7 @@ def configuration(run: Run) -> Section:
         for name, value in run.part("data").items()
         if name != "classes"  # the matrix names them
     }
+    recipe = {part: fields for part, fields in run.part("recipe").items() if isinstance(fields, dict)}
     steps, seconds = run.number("steps"), run.number("seconds")
     speed = run.number("images_per_second")
     run_facts = {
@@ -89,7 +90,7 @@ def configuration(run: Run) -> Section:
     return section(
         "configuration",
         "Configuration",
-        _table("Recipe", run.part("recipe"), columns=True),
+        *(_table(part.capitalize(), fields, columns=True) for part, fields in recipe.items()),
         tag(
             "div",
             _table("Run", {name: value for name, value in run_facts.items() if value is not None}),

@@ -1,7 +1,6 @@
 """Training on a user's own arrays."""
 
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,15 @@ from rich.console import Console
 from torch import Tensor
 
 from torchcaps.classifier.classifier import Classifier
-from torchcaps.data import ImageSet, Split, make_splits
+from torchcaps.data import ImageSet, Split, Splits
 from torchcaps.data.arrays import Images, as_images, as_labels
-from torchcaps.train.assemble import make_classifier, make_pipeline
+from torchcaps.errors import OptionError
+from torchcaps.train.assemble import make_classifier, make_pipeline, split_up
+from torchcaps.train.recipe import Recipe
 from torchcaps.train.recipes import for_own_images
 from torchcaps.train.run import require_lightning
+
+OF_STORED_SETS = ("data", "root", "full", "camera", "viewpoint", "skip_bad", "checkpoint_every")
 
 
 def fit(
@@ -36,18 +39,27 @@ def fit(
     >>> classifier.predict(new_images).names  # doctest: +SKIP
     """
     require_lightning()
-    from torchcaps.train.checkpoints import Interrupted
-    from torchcaps.train.loop import Resources, follow
-
+    if meaningless := [name for name in changes if name in OF_STORED_SETS]:
+        raise OptionError(
+            f"{', '.join(meaningless)}: for data sets and folders, not for arrays; leave out, or use torchcaps.train"
+        )
     pixels = as_images(images)
     label, classes = as_labels(labels, len(pixels))
     batch_size = min(25, max(1, len(pixels) // 4))
     weights = "last" if changes.get("validation") == "none" or changes.get("average_epochs") else "best"
-    start = replace(for_own_images(), name="arrays", data="arrays", epochs=12, batch_size=batch_size)
-    recipe = replace(start, **{"weights": weights, **changes})
+    start = for_own_images().with_fields(name="arrays", data="arrays", epochs=12, batch_size=batch_size)
+    recipe = start.with_fields(**{"weights": weights, **changes})
     split = Split(pixels, label)
-    splits = make_splits(ImageSet("arrays", classes, split, split), validation=recipe.validation)
-    torch.manual_seed(recipe.seed)
+    splits = split_up(ImageSet("arrays", classes, split, split), recipe.data)
+    with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
+        return _fit(recipe, splits, progress)
+
+
+def _fit(recipe: Recipe, splits: Splits, progress: bool) -> Classifier:
+    from torchcaps.train.checkpoints import Interrupted
+    from torchcaps.train.loop import Resources, follow
+
+    torch.manual_seed(recipe.optimisation.seed)
     classifier = make_classifier(recipe, splits, make_pipeline(recipe, splits))
     console = Console(quiet=not progress)
     with tempfile.TemporaryDirectory(prefix="torchcaps-") as folder:

@@ -22,19 +22,24 @@ from torchcaps.data import (
     viewpoint_splits,
 )
 from torchcaps.errors import OptionError
-from torchcaps.train.recipe import WINDOWS, Recipe
+from torchcaps.train.recipe import DataSettings, ImageSettings, Recipe
 
 
 def load_data(recipe: Recipe) -> Splits:
     """The recipe's training, validation and test images; with a viewpoint also `ViewpointSplits.familiar` ones."""
-    held: dict[str, Any] = {"validation": recipe.validation, "seed": recipe.fold}
-    if recipe.viewpoint is None:
-        splits = make_splits(load_set(recipe), **held)
+    return split_up(load_set(recipe), recipe.data)
+
+
+def split_up(images: ImageSet, settings: DataSettings) -> Splits:
+    """What is trained on, and what is held out."""
+    held: dict[str, Any] = {"validation": settings.validation, "seed": settings.fold}
+    if settings.viewpoint is None:
+        splits = make_splits(images, **held)
     else:
-        splits = viewpoint_splits(load_set(recipe), factor=recipe.viewpoint, **held)
-    if recipe.camera == "each":
+        splits = viewpoint_splits(images, factor=settings.viewpoint, **held)
+    if settings.camera == "each":
         splits = by_each_camera(splits)
-    return splits if recipe.images is None else with_fewer(splits, recipe.images)
+    return splits if settings.images is None else with_fewer(splits, settings.images)
 
 
 def by_each_camera(splits: Splits) -> Splits:
@@ -82,33 +87,31 @@ def spread_indices(labels: Tensor, most: int) -> Tensor:
 
 def load_set(recipe: Recipe) -> ImageSet:
     """The recipe's data set, or its folder of images."""
-    if recipe.data in list_sets():
-        if recipe.skip_bad:
-            raise OptionError(f"skip_bad is for a folder of images, not for {recipe.data}")
-        camera = "both" if recipe.camera == "each" else recipe.camera
-        return load(recipe.data, root=recipe.root, camera=camera, full=recipe.full)
-    if recipe.root is not None or recipe.full or recipe.camera != "left":
-        raise OptionError(f"root, full and camera are for data sets, not for the folder {recipe.data}")
-    if not Path(recipe.data).expanduser().is_dir():
-        raise OptionError(f"data is {recipe.data!r}: wanted one of {', '.join(list_sets())}, or a folder of images")
-    return load_folder(recipe.data, size=folder_side(recipe), skip_bad=recipe.skip_bad)
+    settings = recipe.data
+    if settings.data in list_sets():
+        if settings.skip_bad:
+            raise OptionError(f"skip_bad is for a folder of images, not for {settings.data}")
+        camera = "both" if settings.camera == "each" else settings.camera
+        return load(settings.data, root=settings.root, camera=camera, full=settings.full)
+    if settings.root is not None or settings.full or settings.camera != "left":
+        raise OptionError(f"root, full and camera are for data sets, not for the folder {settings.data}")
+    if not Path(settings.data).expanduser().is_dir():
+        raise OptionError(f"data is {settings.data!r}: expected one of {', '.join(list_sets())}, or a folder of images")
+    return load_folder(settings.data, size=folder_side(recipe.images), skip_bad=settings.skip_bad)
 
 
-def folder_side(recipe: Recipe) -> int:
+def folder_side(images: ImageSettings) -> int:
     """Of a folder's images: an eighth larger than the network's input, a margin for random crops."""
-    return recipe.resize or recipe.size * 9 // 8
+    return images.resize or images.size * 9 // 8
 
 
 def make_pipeline(recipe: Recipe, splits: Splits) -> Pipeline:
     """How the recipe's images become batches, with the training split's statistics."""
-    always = ("shift", "stretch", "turn", "flip", "standardise")
-    changes: dict[str, Any] = {name: getattr(recipe, name) for name in always}
-    optional = ("resize", "brightness", "contrast")
-    changes |= {name: value for name in optional if (value := getattr(recipe, name)) is not None}
-    if recipe.data not in list_sets():
-        changes.setdefault("resize", folder_side(recipe))
+    changes = recipe.images.pipeline_fields()
+    if recipe.data.data not in list_sets():
+        changes.setdefault("resize", folder_side(recipe.images))
     try:
-        return preset(recipe.data, size=recipe.size, **changes).with_statistics(splits.train)
+        return preset(recipe.data.data, size=recipe.images.size, **changes).with_statistics(splits.train)
     except ValueError as error:
         raise OptionError(f"the recipe's images cannot be made: {error}") from error
 
@@ -118,26 +121,12 @@ def make_classifier(recipe: Recipe, splits: Splits, pipeline: Pipeline) -> Class
     options: dict[str, Any] = {
         "classes": len(splits.classes),
         "in_channels": splits.train.images.shape[1],
-        "image_size": recipe.size,
-        "first_channels": recipe.first_channels,
-        "conv_init": recipe.conv_init,
-        "norm": recipe.norm,
+        "image_size": recipe.images.size,
+        **recipe.network.options(),
     }
-    if recipe.has_capsules:
-        options |= {
-            "routing": recipe.routing,
-            "iterations": recipe.iterations,
-            "transform_std": recipe.transform_std,
-            "learn_bandwidth": recipe.learn_bandwidth,
-            "norm_poses": recipe.norm_poses,
-            "residual": recipe.residual,
-            **{name: list(sizes) for name in WINDOWS if (sizes := getattr(recipe, name))},
-            "class_shared": recipe.class_shared,
-            "class_coordinates": recipe.class_coordinates,
-            "decoder": recipe.has_decoder,
-            **recipe.routing_options,
-        }
+    if recipe.network.has_capsules:
+        options["decoder"] = recipe.has_decoder
     try:
-        return Classifier(recipe.model, options, pipeline, splits.classes, {"recipe": recipe.as_json()})
+        return Classifier(recipe.network.model, options, pipeline, splits.classes, {"recipe": recipe.as_json()})
     except (TypeError, ValueError) as error:
         raise OptionError(f"the recipe's network cannot be made: {error}") from error

@@ -38,7 +38,7 @@ class MeanOfWeights(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         assert isinstance(pl_module, TrainingModule)
-        left = pl_module.recipe.epochs * pl_module.steps_per_epoch - trainer.global_step
+        left = pl_module.recipe.optimisation.epochs * pl_module.steps_per_epoch - trainer.global_step
         if left < self.epochs * pl_module.steps_per_epoch:
             self._add(pl_module)
         if left == 0:
@@ -55,5 +55,5 @@ class MeanOfWeights(Callback):
 
     def _put_in_place(self, module: TrainingModule) -> None:
         module.network.load_state_dict(self.mean, strict=False)
-        self.fresh.set_epoch(module.recipe.epochs)
+        self.fresh.set_epoch(module.recipe.optimisation.epochs)
         update_bn(islice(self.fresh, STATISTICS_BATCHES), module.network, module.device)

@@ -1,7 +1,6 @@
 """A recipe as what to type."""
 
 import shlex
-from dataclasses import fields
 from typing import Any
 
 from torchcaps.train.recipe import Recipe
@@ -17,7 +16,7 @@ def command_line(recipe: Recipe) -> str:
     >>> command_line(named_recipe("mnist-frem", epochs=5, residual=False))
     'torchcaps train mnist-frem --no-residual --epochs 5'
     """
-    plain = f"{recipe.data}-{recipe.routing if recipe.has_capsules else 'cnn'}"
+    plain = f"{recipe.data.data}-{recipe.network.routing if recipe.network.has_capsules else 'cnn'}"
     names = [recipe.name] if recipe.name in list_recipes() else []
     changes = {name: _changes(recipe, name) for name in (*names, *(f"{plain}{variant}" for variant in VARIANTS))}
     name = min(changes, key=lambda name: len(changes[name]))
@@ -28,8 +27,8 @@ def command_line(recipe: Recipe) -> str:
 def _changes(recipe: Recipe, name: str) -> dict[str, Any]:
     """The fields in which a recipe differs from that of a name."""
     start = named_recipe(name)
-    known = [item.name for item in fields(Recipe) if item.name not in NOT_TYPED]
-    return {field: value for field in known if (value := getattr(recipe, field)) != getattr(start, field)}
+    old = start.flat()
+    return {field: value for field, value in recipe.flat().items() if field not in NOT_TYPED and value != old[field]}
 
 
 def _words(field: str, value: Any) -> list[str]:

@@ -87,22 +87,23 @@ def follow(
     best on validation.
     """
     pipeline = classifier.pipeline
-    make_loader = partial(BatchLoader, seed=recipe.seed, rank=rank(), world_size=resources.processes)
+    settings = recipe.optimisation
+    make_loader = partial(BatchLoader, seed=settings.seed, rank=rank(), world_size=resources.processes)
     check_batches(recipe, len(train), resources)
-    training = make_loader(train, pipeline, batch_size=recipe.batch_size, train=True, mixup=recipe.mixup)
+    training = make_loader(train, pipeline, batch_size=settings.batch_size, train=True, mixup=recipe.images.mixup)
     module = TrainingModule(classifier.network, recipe, len(training))
     checkpoint = folder / LAST if resume else None
     step = 0 if checkpoint is None else check_checkpoint(checkpoint, module, training)
-    metrics = Metrics(folder, training_error=not recipe.mixup)
+    metrics = Metrics(folder, training_error=not recipe.images.mixup)
     callbacks: list[Callback] = [metrics]
-    if recipe.average_epochs:  # before checkpoints, which hold what it has added up
-        fresh = make_loader(training.split, pipeline, batch_size=recipe.batch_size, train=True)
-        callbacks.append(MeanOfWeights(recipe.average_epochs, fresh))
-    callbacks += [Checkpoints(folder, recipe.checkpoint_every, metrics), ProgressLine(metrics, console)]
+    if settings.average_epochs:  # before checkpoints, which hold what it has added up
+        fresh = make_loader(training.split, pipeline, batch_size=settings.batch_size, train=True)
+        callbacks.append(MeanOfWeights(settings.average_epochs, fresh))
+    callbacks += [Checkpoints(folder, settings.checkpoint_every, metrics), ProgressLine(metrics, console)]
     norms = shared_batch_norm(classifier.network) if resources.processes > 1 else nullcontext()
     with quiet_lightning(), norms:
         trainer = Trainer(
-            max_epochs=recipe.epochs,
+            max_epochs=settings.epochs,
             accelerator="cuda" if torch.cuda.is_available() else "cpu",
             devices=resources.devices,
             num_nodes=resources.nodes,
@@ -121,7 +122,7 @@ def follow(
             held = make_loader(validation, pipeline, batch_size=EVALUATION_BATCH, train=False)
         with our_errors(folder):
             trainer.fit(module, training, held, ckpt_path=checkpoint, weights_only=True)
-    if recipe.weights == "best" and (folder / BEST).is_file():
+    if settings.weights == "best" and (folder / BEST).is_file():
         best = read_checkpoint(folder / BEST)["state_dict"]
         module.load_state_dict(best)
     classifier.to("cpu").eval()
@@ -132,12 +133,14 @@ def _strategy(recipe: Recipe, resources: Resources) -> DDPStrategy | str:
     if resources.processes == 1:
         return "auto"
     backend = "nccl" if torch.cuda.is_available() else "gloo"
-    return DDPStrategy(process_group_backend=backend, find_unused_parameters=recipe.routing in UNUSED_PARAMETERS)
+    return DDPStrategy(
+        process_group_backend=backend, find_unused_parameters=recipe.network.routing in UNUSED_PARAMETERS
+    )
 
 
 def check_batches(recipe: Recipe, images: int, resources: Resources) -> None:
     """Raise where so many training images make no batches for all processes."""
-    size, processes = recipe.batch_size, resources.processes
+    size, processes = recipe.optimisation.batch_size, resources.processes
     if size > images:
         raise OptionError(f"batch_size is {size}, but there are {images} training images: wanted at most {images}")
     if size % processes:

@@ -121,7 +121,7 @@ class Metrics(Callback):
             "seconds": self._elapsed(),
             "images_per_second": total["images"] / seconds,
             "rate": trainer.optimizers[0].param_groups[0]["lr"],
-            "margin": module.margin if recipe.loss == "spread" else None,
+            "margin": module.margin if recipe.optimisation.loss == "spread" else None,
             "loss": (total["output_loss"] + total["reconstruction_loss"]) / images,
             "output_loss": total["output_loss"] / images,
             "reconstruction_loss": total["reconstruction_loss"] / images if recipe.has_decoder else None,

@@ -49,7 +49,8 @@ class TrainingModule(LightningModule):
     @property
     def margin(self) -> float:
         """Of the spread loss, now."""
-        return spread_margin(self.global_step, steps_per_epoch=self.steps_per_epoch, epochs=self.recipe.epochs)
+        epochs = self.recipe.optimisation.epochs
+        return spread_margin(self.global_step, steps_per_epoch=self.steps_per_epoch, epochs=epochs)
 
     def training_step(self, batch: Batch | MixedBatch, batch_idx: int) -> Counts:
         output = self.network(batch.image)
@@ -82,15 +83,15 @@ class TrainingModule(LightningModule):
         losses = {"output_loss": self.output_loss(output, batch.label)}
         if self.recipe.has_decoder and isinstance(output, Classified):
             image = self.network.reconstruct(output, batch.label)
-            weight = self.recipe.reconstruction
+            weight = self.recipe.optimisation.reconstruction
             losses["reconstruction_loss"] = reconstruction_loss(image, batch.target, weight=weight)
         return losses
 
     def output_loss(self, output: Classified | Scores, label: Tensor) -> Tensor:
         """The recipe's loss on the class activations, at this step."""
-        if self.recipe.loss == "spread":
+        if self.recipe.optimisation.loss == "spread":
             return spread_loss(output.activation, label, self.margin)
-        if self.recipe.loss == "margin":
+        if self.recipe.optimisation.loss == "margin":
             return margin_loss(output.activation, label)
         if isinstance(output, Scores):
             return cross_entropy(output.logits, label)
@@ -100,22 +101,22 @@ class TrainingModule(LightningModule):
         return count(self.network(batch.image), batch.label)
 
     def configure_optimizers(self) -> Any:
-        recipe = self.recipe
+        settings = self.recipe.optimisation
         # Not asked of the trainer, which would then set its loaders up too early, and lose where they were.
-        steps = recipe.epochs * self.steps_per_epoch
+        steps = settings.epochs * self.steps_per_epoch
         layers = [layer for layer in self.network.modules() if isinstance(layer, RoutedLayer)]
         matrices = [layer.weight for layer in layers]
         bandwidths = [layer.log_bandwidth for layer in layers if layer.log_bandwidth is not None]
         apart = {id(p) for p in (*matrices, *bandwidths)}
         groups: list[dict[str, Any]] = [
-            {"params": [p for p in self.network.parameters() if id(p) not in apart], "lr": recipe.rate},
-            {"params": matrices, "lr": recipe.rate * recipe.routing_rate},
+            {"params": [p for p in self.network.parameters() if id(p) not in apart], "lr": settings.rate},
+            {"params": matrices, "lr": settings.rate * settings.routing_rate},
         ]
         if bandwidths:  # decay would pull them to 1, which is no smaller than another bandwidth
-            groups.append({"params": bandwidths, "lr": recipe.rate, "weight_decay": 0.0})
-        optimizer = torch.optim.AdamW(groups, weight_decay=recipe.weight_decay, eps=ADAM_EPSILON)
+            groups.append({"params": bandwidths, "lr": settings.rate, "weight_decay": 0.0})
+        optimizer = torch.optim.AdamW(groups, weight_decay=settings.weight_decay, eps=ADAM_EPSILON)
         schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: rate_at(step, steps=steps, schedule=recipe.schedule, warm_up=recipe.warm_up)
+            optimizer, lambda step: rate_at(step, steps=steps, schedule=settings.schedule, warm_up=settings.warm_up)
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

@@ -1,7 +1,6 @@
 """All that decides how a run goes and what comes out of it, in the parts that use it."""
 
 import json
-import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path

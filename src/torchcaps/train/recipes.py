@@ -2,60 +2,33 @@
 
 import math
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from torchcaps.data.folder_layout import scan
+from torchcaps.data.specs import SPECS, spec_of
 from torchcaps.errors import OptionError
-from torchcaps.train.recipe import TOYS, Recipe
+from torchcaps.train.recipe import Recipe
 
-DEFAULT = "turntable-frem-quick"
+DEFAULT_DATA = "turntable"
+DEFAULT = f"{DEFAULT_DATA}-frem-quick"
 METHODS = ("frem", "frms", "em", "cnn")
 
 
-def smallnorb() -> Recipe:
-    """The paper's main experiment: random 64x64 crops of 96x96, brightness and contrast."""
-    return Recipe(data="smallnorb", model="hybrid64", size=64)
+def paper_recipe(data: str) -> Recipe:
+    """The paper's settings for a set: smallNORB in random 64x64 crops of 96x96, the others at 32x32."""
+    spec = SPECS[data]
+    return Recipe.of(data=data, model=f"hybrid{spec.size}", size=spec.size, first_channels=spec.first_channels)
 
 
-def turntable() -> Recipe:
-    """The built-in set in smallNORB's place."""
-    return replace(smallnorb(), data="turntable")
-
-
-def mnist() -> Recipe:
-    """Digits, resized to 32x32."""
-    return Recipe(data="mnist")
-
-
-def fashion_mnist() -> Recipe:
-    """Clothes, resized to 32x32."""
-    return Recipe(data="fashion-mnist")
-
-
-def cifar10() -> Recipe:
-    """Colour photographs: 256 channels first."""
-    return Recipe(data="cifar10", first_channels=256)
-
-
-SETS: dict[str, Callable[[], Recipe]] = {
-    "smallnorb": smallnorb,
-    "mnist": mnist,
-    "fashion-mnist": fashion_mnist,
-    "cifar10": cifar10,
-    "turntable": turntable,
-}
-# Poses shrink by about 2 std / sqrt(inputs) a layer. With these starts about a hundredth of them is left for the class
-# capsules, behind three layers or four. Smaller ones learn late; where poses arrive whole, a step of the class matrices
-# moves the scores by so much that training falls back to chance.
+# Poses shrink by about 2 std / sqrt(inputs) per layer. With these starts about a hundredth of them is left for the
+# class capsules, after three layers or four. Smaller ones learn late; where poses arrive whole, a step of the class
+# matrices moves the scores by so much that training falls back to chance.
 STDS = {"hybrid32": 0.5, "hybrid64": 1.0}
 RATES = {"hybrid32": 6e-3, "hybrid64": 2e-3, "cnn32": 2e-3, "cnn64": 2e-3}
 FRMS_RATE = 0.5  # of these: at 6e-3 it fell to chance on Fashion-MNIST, in the third epoch
-EPOCHS = {"smallnorb": 6, "mnist": 3, "fashion-mnist": 5, "cifar10": 5, "turntable": 24}  # of the learned settings
 
 
 def as_it_is(paper: Recipe) -> Recipe:
@@ -69,18 +42,17 @@ def learned(paper: Recipe) -> Recipe:
     Capsules learn from the first steps on where matrices start larger, convolutions as PyTorch's do, and the rate of
     the matrices is higher. docs/results.md has what else was tried.
     """
-    photographs = paper.data == "cifar10"
-    return replace(
-        paper,
-        shift=4 if photographs else 0,  # as usual for this set; the paper says nothing of it
-        flip=photographs,
+    spec, network = spec_of(paper.data.data), paper.network
+    return paper.with_fields(
+        shift=4 if spec.moved else 0,
+        flip=spec.moved,
         conv_init="torch",
-        transform_std=STDS.get(paper.model, paper.transform_std),
-        reconstruction=4 * paper.reconstruction,  # few steps to learn it in
-        rate=RATES[paper.model] * (FRMS_RATE if paper.routing == "frms" else 1),
+        transform_std=STDS.get(network.model, network.transform_std),
+        reconstruction=4 * paper.optimisation.reconstruction,  # few steps to learn it in
+        rate=RATES[network.model] * (FRMS_RATE if network.routing == "frms" else 1),
         routing_rate=4.0,
         schedule="one-cycle",
-        epochs=EPOCHS[paper.data],
+        epochs=spec.epochs,
     )
 
 
@@ -93,12 +65,11 @@ def normed(paper: Recipe) -> Recipe:
 
     Chosen on toys that were held out of training, most of it on one fold so far: docs/results.md has what was tried.
     """
-    return replace(
-        paper,
+    return paper.with_fields(
         camera="both",
         size=32,
         resize=48,
-        model=NORMED_MODELS[paper.model],
+        model=NORMED_MODELS[paper.network.model],
         norm="batch",
         conv_init="torch",
         transform_std=NORMED_STD,
@@ -112,15 +83,18 @@ def normed(paper: Recipe) -> Recipe:
 
 def recommended(paper: Recipe) -> Recipe:
     """What we found to work best."""
-    return normed(paper) if paper.data in TOYS else learned(paper)
+    return normed(paper) if spec_of(paper.data.data).stereo else learned(paper)
 
 
 def quick(paper: Recipe) -> Recipe:
     """Minutes: small images, small batches. smallNORB and turntable are cropped less, so that objects are whole."""
-    small = replace(
-        paper, size=32, resize=36 if paper.data in TOYS else None, model=paper.model.replace("64", "32"), batch_size=25
+    small = paper.with_fields(
+        size=32,
+        resize=36 if spec_of(paper.data.data).stereo else None,
+        model=paper.network.model.replace("64", "32"),
+        batch_size=25,
     )
-    return replace(learned(small), epochs=12 if paper.data == "turntable" else 3)
+    return learned(small).with_fields(epochs=12 if paper.data.data == DEFAULT_DATA else 3)
 
 
 VARIANTS = {"": recommended, "-paper": as_it_is, "-short": learned, "-quick": quick}
@@ -129,37 +103,38 @@ VARIANTS = {"": recommended, "-paper": as_it_is, "-short": learned, "-quick": qu
 def with_method(recipe: Recipe, method: str) -> Recipe:
     """The recipe with a routing method, or with the baseline CNN in the network's place."""
     if method == "cnn":
-        return replace(recipe, model=recipe.model.replace("hybrid", "cnn"), loss="cross-entropy", reconstruction=0.0)
-    return replace(recipe, routing=method)
+        cnn = recipe.network.model.replace("hybrid", "cnn")
+        return recipe.with_fields(model=cnn, loss="cross-entropy", reconstruction=0.0)
+    return recipe.with_fields(routing=method)
 
 
 def list_recipes() -> list[str]:
     """Names of all recipes: data set, method and variant."""
-    return [f"{data}-{method}{variant}" for data, method, variant in product(SETS, METHODS, VARIANTS)]
+    return [f"{data}-{method}{variant}" for data, method, variant in product(SPECS, METHODS, VARIANTS)]
 
 
 def recipe(name: str = DEFAULT, **changes: Any) -> Recipe:
     """A recipe by its name, with some of its fields changed.
 
-    >>> recipe("smallnorb-frem-paper").epochs, recipe("mnist-cnn", epochs=5).model
+    >>> recipe("smallnorb-frem-paper").optimisation.epochs, recipe("mnist-cnn", epochs=5).network.model
     (50, 'cnn32')
     """
     if name not in list_recipes():
         raise OptionError(
-            f"there is no recipe {name!r}: wanted SET-METHOD, SET-METHOD-paper, -short or -quick with a set of "
-            f"{', '.join(SETS)} and a method of {', '.join(METHODS)}; a folder of images is --data FOLDER"
+            f"there is no recipe {name!r}: expected SET-METHOD, SET-METHOD-paper, -short or -quick with a set of "
+            f"{', '.join(SPECS)} and a method of {', '.join(METHODS)}; a folder of images is --data FOLDER"
         )
     plain = name
     for suffix in filter(None, VARIANTS):
         plain = plain.removesuffix(suffix)
     data, _, method = plain.rpartition("-")
     vary = VARIANTS[name.removeprefix(plain)]
-    return replace(vary(with_method(SETS[data](), method)), **{"name": name, **changes})
+    return vary(with_method(paper_recipe(data), method)).with_fields(**{"name": name, **changes})
 
 
 def for_own_images() -> Recipe:
     """Where recipes for a user's images start."""
-    return replace(quick(Recipe()), resize=None)
+    return quick(Recipe()).with_fields(resize=None)
 
 
 STEPS_FOR_A_FOLDER = 1500
@@ -180,8 +155,7 @@ def folder_recipe(path: str | Path) -> Recipe:
     model = "hybrid64" if large else "hybrid32"
     training = max(1, int(0.7 * len(layout.files)))  # without test and validation images, about
     batch_size = min(25, max(2, training // 8))
-    return replace(
-        for_own_images(),
+    return for_own_images().with_fields(
         name=Path(path).resolve().name,
         data=str(path),
         size=64 if large else 32,

@@ -2,7 +2,7 @@
 
 import platform
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -62,7 +62,7 @@ def train(
         raise run_folder.RunFolderError(f"{resume} is not the folder of a training run: there is nothing to go on with")
     recipe = with_absolute_paths(recipe)
     splits = load_data(recipe)
-    torch.manual_seed(recipe.seed)
+    torch.manual_seed(recipe.optimisation.seed)
     classifier = make_classifier(recipe, splits, make_pipeline(recipe, splits))
     check_batches(recipe, len(splits.train), resources)  # before there is a folder
     folder = resume or (run_folder.create(recipe.name, output) if first else Path())
@@ -111,7 +111,7 @@ def _train_in(
     run_folder.write_json(folder / run_folder.RESULT, result)
     if evaluation is not None:
         if familiar is not None:
-            say(f"error on familiar {recipe.viewpoint}s: {100 * familiar.error:.2f} %")
+            say(f"error on familiar {recipe.data.viewpoint}s: {100 * familiar.error:.2f} %")
         say(f"test error: {100 * evaluation.error:.2f} %")
     return Finished(folder=folder, classifier=classifier, splits=splits, evaluation=evaluation, familiar=familiar)
 
@@ -121,7 +121,7 @@ def describe(folder: Path, recipe: Recipe, splits: Splits, processes: int) -> No
     about = {
         "recipe": recipe.as_json(),
         "name": recipe.name,
-        "seed": recipe.seed,
+        "seed": recipe.optimisation.seed,
         "versions": {name: version(name) for name in ("torchcaps", "torch", "lightning")}
         | {"python": platform.python_version()},
         "machine": f"{cpu_name()}, {usable_cores()} cores",
@@ -129,7 +129,7 @@ def describe(folder: Path, recipe: Recipe, splits: Splits, processes: int) -> No
         "processes": processes,
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "data": {
-            "set": recipe.data,
+            "set": recipe.data.data,
             "note": splits.note,
             "classes": list(splits.classes),
             "train": len(splits.train),
@@ -143,16 +143,17 @@ def describe(folder: Path, recipe: Recipe, splits: Splits, processes: int) -> No
 
 def with_absolute_paths(recipe: Recipe) -> Recipe:
     """A run is gone on with, and evaluated, from any folder."""
-    root = None if recipe.root is None else recipe.root.expanduser().resolve()
-    folder = Path(recipe.data).expanduser()
-    is_folder = recipe.data not in list_sets() and folder.is_dir()
-    return replace(recipe, data=str(folder.resolve()) if is_folder else recipe.data, root=root)
+    root = None if recipe.data.root is None else recipe.data.root.expanduser().resolve()
+    folder = Path(recipe.data.data).expanduser()
+    is_folder = recipe.data.data not in list_sets() and folder.is_dir()
+    return recipe.with_fields(data=str(folder.resolve()) if is_folder else recipe.data.data, root=root)
 
 
 def summary(
     recipe: Recipe, metrics: "Metrics", evaluation: Evaluation | None, familiar: Evaluation | None
 ) -> dict[str, Any]:
     """The run in numbers."""
+    settings = recipe.optimisation
     rows = read_rows(metrics.path)
     steps = int(rows[-1]["step"] or 0) if rows else 0
     has_best = (metrics.path.parent / run_folder.BEST).is_file()
@@ -163,11 +164,11 @@ def summary(
         "familiar_error": None if familiar is None else familiar.error,
         "validation_error": validation[-1] if validation else None,
         "best_validation_error": min(validation) if validation else None,
-        "weights": "mean" if recipe.average_epochs else recipe.weights if has_best else "last",
-        "epochs": recipe.epochs,
+        "weights": "mean" if settings.average_epochs else settings.weights if has_best else "last",
+        "epochs": settings.epochs,
         "steps": steps,
         "seconds": metrics.seconds,
-        "images_per_second": recipe.batch_size * steps / max(1e-9, metrics.seconds),
+        "images_per_second": settings.batch_size * steps / max(1e-9, metrics.seconds),
     }
 
 
