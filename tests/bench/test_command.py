@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from torchcaps.bench import bench, networks, routing
-from torchcaps.bench import routing as growth
+from torchcaps.bench import networks, routing
 from torchcaps.bench.plan import PARTS, Growth, Plan, full_plan, quick_plan
 from torchcaps.bench.plots import PLOTS
 from torchcaps.cli import bench as command
+from torchcaps.cli.bench import bench
 from torchcaps.errors import UserError
 from torchcaps.ops import native
 
@@ -45,7 +45,7 @@ def test_a_run_writes_json_plots_and_tables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(command, "quick_plan", tiny_plan)
-    for part in (routing, networks, growth):  # the probe has tests of its own
+    for part in (routing, networks):  # the probe has tests of its own
         monkeypatch.setattr(part, "peak_memory", lambda cases: [2**20 * (n + 1) for n in range(len(cases))])
     monkeypatch.setenv("COLUMNS", "200")
     bench(quick=True, output=tmp_path)

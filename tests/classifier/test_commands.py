@@ -14,10 +14,11 @@ import pytest
 import torch
 import tyro
 from PIL import Image
-from torchcaps.cli.commands import evaluate_command, predict_command
 
 from torchcaps.classifier import Classifier, Evaluation, evaluate, load, save
 from torchcaps.classifier.picture import GAP, PANEL, TITLE_SIZE
+from torchcaps.cli.evaluate import evaluate_command
+from torchcaps.cli.predict import predict_command
 from torchcaps.cli.tables import confusion_table, name_text
 from torchcaps.data import DataError, load_folder
 from torchcaps.data.decode import read_image
