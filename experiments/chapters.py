@@ -20,7 +20,7 @@ REHEARSAL = "Rehearsal: these numbers mean nothing"
 BUDGET_TITLES = {"quick": "Rehearsal", "short": "Short budget", "full": "Full budget, the paper's 50 epochs"}
 TABLES: dict[Target, tuple[str, list[str]]] = {
     "table1": ("Table 1: smallNORB", ["method"]),
-    "table2": ("Table 2: iterations, and the deviation of the matrices", ["method", "iterations", "deviation"]),
+    "table2": ("Table 2: iterations, and the start of the matrices", ["method", "iterations", "std"]),
     "table3": ("Table 3: other sets", ["set", "method"]),
 }
 
@@ -142,7 +142,7 @@ class Chapters:
             table = error_table(BUDGET_TITLES[budget], ["loss", "method"], cells, found)
             return [table, LossCurves(f"results-losses-{budget}", cells, found)]
 
-        text = "Training with the spread loss and with the margin loss, as the paper's figure has it."
+        text = "Training with the spread loss and with the margin loss, as in the paper's figure."
         return Chapter(title="Losses", text=text, made=self.made("losses", parts))
 
     def reconstructions(self) -> Chapter:
@@ -152,7 +152,7 @@ class Chapters:
 
         return Chapter(
             title="Reconstructions",
-            text="One test image of each class above what the decoder makes of the capsule that won: the middle one of "
+            text="One test image of each class above the decoder's image from the winning capsule: the middle one of "
             "the class's images, for all methods the same.",
             made=self.made("reconstructions", parts),
         )

@@ -33,7 +33,7 @@ def reproduce(
     report: bool = False,
     output: Path | None = None,
 ) -> None:
-    """Run the paper's experiments again: what is done is skipped, what was interrupted is gone on with.
+    """Run the paper's experiments again: what is done is skipped, what was interrupted is continued.
 
     Each run leaves a JSON file in RESULTS/BUDGET; --report makes results.md of them.
 
@@ -80,7 +80,7 @@ def refuse_what_would_be_ignored(
     """Raise where options do not go together; ``given`` are those of the runs, and whether they are there."""
     named = [name for name, is_given in given.items() if is_given]
     if target is None and (named or not report):
-        wanted = f"{' '.join(named)} wants" if named else "python -m experiments expects"
+        wanted = f"{' '.join(named)} expects" if named else "python -m experiments expects"
         raise OptionError(f"{wanted} one of {', '.join(TARGETS)}{'' if named else ', or --report'}")
     if given["--list"] and (report or given["--again"]):
         raise OptionError("--list runs nothing and writes nothing: leave out --list, or --report and --again")
@@ -114,10 +114,10 @@ def run_or_stop(jobs: list[Job], places: Places, console: Console, again: bool, 
     try:
         run_jobs(jobs, places, console, again=again)
     except Interrupted as interrupted:
-        print(f"\n{interrupted}; go on with: {go_on}")
+        print(f"\n{interrupted}; continue with: {go_on}")
         raise SystemExit(interrupted.exit_code) from None
     except KeyboardInterrupt:  # between two runs, or while data is loaded or a run evaluated
-        print(f"\nstopped by Ctrl-C; go on with: {go_on}")
+        print(f"\nstopped by Ctrl-C; continue with: {go_on}")
         raise SystemExit(130) from None
 
 

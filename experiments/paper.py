@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Seconds(NamedTuple):
-    """A time, and the deviation beside it."""
+    """A time, and its standard deviation."""
 
     mean: float
     deviation: float
@@ -24,7 +24,7 @@ TABLE1 = {
     "cnn": Table1Row(Seconds(0.043, 0.003), Seconds(0.064, 0.001), 0.113),
 }
 
-# smallNORB: method -> (iterations, deviation of the transformation matrices at the start) -> error.
+# smallNORB: method -> (iterations, standard deviation of the transformation matrices at the start) -> error.
 TABLE2 = {
     "frms": {(1, 0.1): 0.769, (2, 0.01): 0.059, (2, 0.1): 0.026, (2, 1.0): 0.027, (3, 0.1): 0.071},
     "frem": {(1, 0.1): 0.778, (2, 0.01): 0.056, (2, 0.1): 0.022, (2, 1.0): 0.023, (3, 0.1): 0.060},

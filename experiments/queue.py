@@ -1,4 +1,4 @@
-"""The jobs one after the other: what is done is skipped, what was interrupted is gone on with."""
+"""The jobs one after the other: what is done is skipped, what was interrupted is continued."""
 
 import shutil
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def run_jobs(jobs: Sequence[Job], places: Places, console: Console, *, again: bo
         if state.kind != "done" or of_others or (again and state.differs):
             todo.append(job)
         else:
-            kept = " (of another recipe than now; --again runs it again)" if state.differs else ""
+            kept = " (its recipe has changed since; --again runs it again)" if state.differs else ""
             say(console, f"{job.name}: {state.words}{kept}")
     check_data(todo)
     left: list[Job] = []
@@ -56,11 +56,11 @@ def run_jobs(jobs: Sequence[Job], places: Places, console: Console, *, again: bo
                 raise BusyError(f"another process is training a member of {job.name}")
             run_job(job, places, console)
         except BusyError:
-            say(console, "left to another process, which is at it")
+            say(console, "skipped: another process is running it")
             left.append(job)
     if left:
         names = ", ".join(job.name for job in left)
-        say(console, f"\nleft to another process: {names}; run this again when it is done")
+        say(console, f"\nskipped, as other processes are running them: {names}; run this again when they are done")
 
 
 def run_job(job: Job, places: Places, console: Console) -> None:
@@ -74,7 +74,7 @@ def run_job(job: Job, places: Places, console: Console) -> None:
 
 
 def follow(run: Run, places: Places, console: Console) -> str | None:
-    """Train, or go on; a training that leaves the numbers has failed, which is a result too: returns why."""
+    """Train, or continue; a training that diverges has failed, which is a result too: returns why."""
     from torchcaps.train.finite import NotFiniteError
 
     folder = places.folder(run)

@@ -145,7 +145,7 @@ def read_values(path: Path) -> dict[str, Any] | None:
     with usable(path):
         values = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(values, dict):
-            raise TypeError(f"it holds a {type(values).__name__}, wanted a result of python -m experiments")
+            raise TypeError(f"it holds a {type(values).__name__}, expected a result of python -m experiments")
         return values
 
 

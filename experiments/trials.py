@@ -76,7 +76,7 @@ def normed_cnn(name: str, asks: str, **changes: Any) -> list[Trial]:
 
 
 NORMED = [
-    *normed_cnn("cnn-norm", "the network to be better than"),
+    *normed_cnn("cnn-norm", "the baseline to beat"),
     *full("full", "the paper's network"),
     *pooled("pooled", "maxima where the paper's network takes means of votes"),
     *normed_cnn("cnn-norm-seed-1", "what another seed changes", seed=1),
@@ -97,7 +97,7 @@ NORMED = [
         learn_bandwidth=True,
         routing_options=LOG_PRIOR,
     ),
-    *pooled("pooled-std-0.01", "the paper's smallest deviation", transform_std=0.01),
+    *pooled("pooled-std-0.01", "the paper's smallest standard deviation", transform_std=0.01),
     *pooled("pooled-std-0.1", "votes further apart at the start", transform_std=0.1),
     *pooled("pooled-std-0.3", "further still", transform_std=0.3),
     *pooled("pooled-std-1", "as far as the network without norm needs them", transform_std=1.0),
@@ -138,7 +138,7 @@ LONGER = [
 TRIALS = [
     *in_five_folds("start", "frem", FREM, "what the others are compared with"),
     two_epochs("start", "frem-seed-1", FREM, "what another seed changes", seed=1),
-    *in_five_folds("start", "cnn", CNN, "the network to be better than"),
+    *in_five_folds("start", "cnn", CNN, "the baseline to beat"),
     two_epochs("crops", "frem-48", FREM, "larger shifts of the crop, which cuts objects", resize=48),
     two_epochs("crops", "cnn-48", CNN, "the same for the CNN", resize=48),
     two_epochs("jitter", "frem-set", FREM, "jitter that survives standardisation", standardise="set"),
@@ -176,10 +176,10 @@ TRIALS = [
     ),
     two_epochs("weights", "frem-paper-convolutions", FREM, "the paper's start of the convolutions", conv_init="paper"),
     two_epochs("matrices", "frem-std-0.01", FREM, "the paper's smallest", transform_std=0.01),
-    two_epochs("matrices", "frem-std-0.1", FREM, "the paper's deviation of the matrices", transform_std=0.1),
+    two_epochs("matrices", "frem-std-0.1", FREM, "the paper's standard deviation of the matrices", transform_std=0.1),
     *in_five_folds("matrices", "frem-std-1", FREM, "the paper's largest", transform_std=1.0),
     two_epochs(
-        "matrices", "frem-std-2", FREM, "poses as large behind a layer of routing as before it", transform_std=2.0
+        "matrices", "frem-std-2", FREM, "poses as large after a layer of routing as before it", transform_std=2.0
     ),
     two_epochs("matrices", "frem-std-2-fold-1", FREM, "with other toys held out", transform_std=2.0, fold=1),
     two_epochs("matrices", "frem-std-3", FREM, "sharper still", transform_std=3.0),
@@ -190,7 +190,7 @@ TRIALS = [
     two_epochs("methods", "frms-rate-3e-3", FRMS, "half the rate: on Fashion-MNIST it fell to chance", rate=3e-3),
     two_epochs("methods", "em", EM, "does it carry over better?"),
     two_epochs("rate", "frem-rate-3e-3", FREM, "half the rate", rate=3e-3),
-    two_epochs("rate", "frem-constant", FREM, "the paper's schedule", rate=1e-3, schedule="constant"),
+    two_epochs("rate", "frem-constant", FREM, "a constant rate of 1e-3", rate=1e-3, schedule="constant"),
     Trial(group="rate", name="frem-6-epochs", base=FREM, changes={"epochs": 6}, asks="does it carry over later?"),
     on_hybrid64(
         "hybrid64",
@@ -200,7 +200,7 @@ TRIALS = [
         transform_std=0.5,
         standardise="set",
     ),
-    on_hybrid64("hybrid64-std-2", "poses as large behind a layer of routing as before it", epochs=1, rate=3e-3),
+    on_hybrid64("hybrid64-std-2", "poses as large after a layer of routing as before it", epochs=1, rate=3e-3),
     on_hybrid64("hybrid64-std-1", "poses that shrink, but less", epochs=1, rate=3e-3, transform_std=1.0),
     on_hybrid64("hybrid64-plain", "at two thirds of that rate", epochs=2, transform_std=1.0),
     on_hybrid64("hybrid64-plain-fold-1", "with other toys held out", epochs=2, transform_std=1.0, fold=1),

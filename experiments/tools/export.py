@@ -36,15 +36,15 @@ def export(run: Path, name: str, *, root: Path | None = None, note: str = "", ou
     the data, by default that its files are not the official ones.
     """
     if not name or Path(name).name != name:
-        raise OptionError(f"name is {name!r}, wanted one without folders: the data set's, as in mnist")
+        raise OptionError(f"name is {name!r}, expected one without folders: the data set's, as in mnist")
     recipe = read_recipe(run)
     if recipe.data.data not in PICTURES:
         raise OptionError(
-            f"{run} was trained on {recipe.data.data}, wanted one of {', '.join(PICTURES)}: the card has to describe it"
+            f"{run} was trained on {recipe.data.data}, expected one of {', '.join(PICTURES)}: its card describes the set"
         )
     if not recipe.has_decoder:
         raise OptionError(
-            f"{run} is of {recipe.network.model} without a decoder, wanted a network with capsules that has one"
+            f"{run} is of {recipe.network.model} without a decoder, expected a network with capsules that has one"
         )
     recipe = recipe if root is None else recipe.with_fields(root=root)
     about = read_run(run)
@@ -52,7 +52,7 @@ def export(run: Path, name: str, *, root: Path | None = None, note: str = "", ou
     if about.result["test_error"] is None or about.result["test_images"] != len(test):
         raise UserError(
             f"{run} was evaluated on {about.result['test_images']} test images, there are {len(test)}: "
-            "wanted a run with a test error, and --root with the data that it had"
+            "expected a run with a test error, and --root with the data that it had"
         )
     origin = unofficial(recipe.data.data, recipe.data.root)
     note = note or origin.note

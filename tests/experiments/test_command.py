@@ -65,7 +65,10 @@ def test_ctrl_c_between_two_runs(capsys: Capture, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(SystemExit) as exit_info:
         main(call)
     assert exit_info.value.code == 130
-    assert f"stopped by Ctrl-C; go on with: {shlex.join(['torchcaps', *call])}\n" in capsys.readouterr().out
+    assert (
+        f"stopped by Ctrl-C; continue with: {shlex.join(['python', '-m', 'experiments', *call])}\n"
+        in capsys.readouterr().out
+    )
 
 
 def test_missing_data(capsys: Capture) -> None:

@@ -146,7 +146,7 @@ def test_what_another_process_is_at(make_run: Make, places: Places, console: Con
     with locked(folder):
         run_jobs(jobs, places, console)
         assert trainings.names == ["a", "e-seed1", "b"]
-        assert "left to another process: e-seed0, e; run this again" in shown(console)
+        assert "skipped, as other processes are running them: e-seed0, e; run this again" in shown(console)
     assert state_of(ensemble, places).kind != "done"
 
 
@@ -264,7 +264,7 @@ def test_trials_of_former_recipes_stay(places: Places, console: Console, trainin
     run_jobs([trial_run()], places, console)
     run_jobs([trial_run(rate=1e-3)], places, console)
     assert len(trainings.calls) == 1
-    assert "of another recipe than now; --again runs it again" in shown(console)
+    assert "its recipe has changed since; --again runs it again" in shown(console)
     run_jobs([trial_run(rate=1e-3)], places, console, again=True)
     assert len(trainings.calls) == 2
 

@@ -157,7 +157,8 @@ def test_interrupted_run_goes_on(capsys: pytest.CaptureFixture[str], monkeypatch
     assert exit_info.value.code == 130
     out = capsys.readouterr().out
     assert (
-        f"stopped after step 1 by SIGINT; go on with: torchcaps {' '.join(call)} --results results --runs runs" in out
+        f"stopped after step 1 by SIGINT; continue with: python -m experiments {' '.join(call)} --results experiments/results --runs runs"
+        in out
     )
     main([*call, "--list"])
     assert "interrupted at epoch" in capsys.readouterr().out
