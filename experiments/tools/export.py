@@ -40,7 +40,7 @@ def export(run: Path, name: str, *, root: Path | None = None, note: str = "", ou
     recipe = read_recipe(run)
     if recipe.data.data not in PICTURES:
         raise OptionError(
-            f"{run} was trained on {recipe.data.data}, expected one of {', '.join(PICTURES)}: its card describes the set"
+            f"{run} was trained on {recipe.data.data}: expected {', '.join(PICTURES)}: its card describes the set"
         )
     if not recipe.has_decoder:
         raise OptionError(

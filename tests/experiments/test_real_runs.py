@@ -156,10 +156,8 @@ def test_interrupted_run_goes_on(capsys: pytest.CaptureFixture[str], monkeypatch
             main(call)
     assert exit_info.value.code == 130
     out = capsys.readouterr().out
-    assert (
-        f"stopped after step 1 by SIGINT; continue with: python -m experiments {' '.join(call)} --results experiments/results --runs runs"
-        in out
-    )
+    command = f"python -m experiments {' '.join(call)} --results experiments/results --runs runs"
+    assert f"stopped after step 1 by SIGINT; continue with: {command}" in out
     main([*call, "--list"])
     assert "interrupted at epoch" in capsys.readouterr().out
     main(call)
