@@ -10,6 +10,7 @@ import torch
 import torchcaps
 from torchcaps.errors import UserError
 from torchcaps.train import fit
+from torchcaps.train.assemble import spread_indices
 
 Array = npt.NDArray[Any]
 TINY: dict[str, Any] = {"size": 16, "first_channels": 16, "residual": False, "reconstruction": 0.0, "progress": False}
@@ -102,5 +103,31 @@ def test_errors() -> None:
         fit(IMAGES, LABELS, **TINY, batch_size=65)
     with pytest.raises(UserError, match="weights is 'bset'"):
         fit(IMAGES, LABELS, **TINY, weights="bset")
-    with pytest.raises(TypeError, match="nonsense"):
-        fit(IMAGES, LABELS, **TINY, nonsense=1)
+    for changes, words in (
+        ({"nonsense": 1}, "no field nonsense"),
+        ({"learning_rate": 0.1}, "no field learning_rate"),
+        ({"epoch": 3}, "did you mean epochs?"),
+        ({"epochs": 2.5}, "epochs is 2.5, expected a whole number"),
+        ({"camera": "both"}, "camera: for data sets and folders, not for arrays"),
+        ({"root": "here", "skip_bad": True}, "root, skip_bad: for data sets"),
+    ):
+        with pytest.raises(UserError, match=words):
+            fit(IMAGES, LABELS, **TINY, **changes)
+
+
+def test_folds_hold_out_other_images() -> None:
+    assert bits(IMAGES, LABELS, fold=1) != bits(IMAGES, LABELS)
+
+
+def test_fewer_images() -> None:
+    most = bits(IMAGES, LABELS, validation="none", images=32, batch_size=8)
+    kept = spread_indices(torch.from_numpy(LABELS), 32).numpy()
+    assert most == bits(IMAGES[kept], LABELS[kept], validation="none", batch_size=8)
+
+
+def test_global_random_numbers_stay_as_they_are() -> None:
+    torch.manual_seed(5)
+    wanted = torch.rand(3)
+    torch.manual_seed(5)
+    fit(IMAGES, LABELS, **TINY, epochs=1)
+    assert torch.equal(torch.rand(3), wanted)
