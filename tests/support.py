@@ -46,9 +46,9 @@ def oracle_route(
     own = {name: options.pop(f"activation_{name}", None) for name in ("kernel", "bandwidth")}
     own["kernel"] = "epanechnikov-unclipped" if own["kernel"] == "epanechnikov" else own["kernel"]
     pose, coupling = getattr(oracle, routing)(votes, activation, **options)
-    of_eq_9 = {k: v for k, v in options.items() if k not in ("iterations", "step")}
-    of_eq_9 |= {k: v for k, v in own.items() if v is not None}
-    a = oracle.capsule_activation(votes, activation, coupling, pose, **parameters, **of_eq_9)
+    of_eq_8 = {k: v for k, v in options.items() if k not in ("iterations", "step")}
+    of_eq_8 |= {k: v for k, v in own.items() if v is not None}
+    a = oracle.capsule_activation(votes, activation, coupling, pose, **parameters, **of_eq_8)
     return pose, a, coupling
 
 

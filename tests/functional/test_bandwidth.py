@@ -61,7 +61,7 @@ def test_a_tensor_is_the_number_that_it_holds(method: str, options: dict) -> Non
 @pytest.mark.parametrize("bandwidth", [None, 0.7])
 @pytest.mark.parametrize("normalize", ["softmax", "sum"])
 @pytest.mark.parametrize("method", METHODS)
-def test_eq_9_with_options_of_its_own(method: str, normalize: str, bandwidth: float | None, own: dict) -> None:
+def test_eq_8_with_options_of_its_own(method: str, normalize: str, bandwidth: float | None, own: dict) -> None:
     votes, activation, parameters = sample()
     options = {"normalize": normalize, "bandwidth": 1.3, "activation_bandwidth": bandwidth, **own}
     found = F.routing_method(method).route(votes, activation, parameters, **options)

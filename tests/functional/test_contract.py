@@ -65,7 +65,7 @@ def test_a_clipped_kernel_ends_at_one_whatever_it_computes() -> None:
     ("arguments", "options", "error", "message"),
     [
         ((VOTES[0], ACTIVATION), {}, ValueError, r"votes have shape \[3, 16\].*\[\.\.\., I, J, D\]"),
-        ((VOTES, ACTIVATION[:2]), {}, ValueError, r"activation has shape \[2\], wanted \[4\]"),
+        ((VOTES, ACTIVATION[:2]), {}, ValueError, r"activation has shape \[2\], expected \[4\]"),
         ((VOTES.int(), ACTIVATION), {}, TypeError, "votes are torch.int32"),
         ((VOTES, ACTIVATION.double()), {}, TypeError, "activation is torch.float64"),
         ((VOTES[:0], ACTIVATION[:0]), {}, ValueError, r"\[0, 3, 16\].*at least 1"),
@@ -89,16 +89,16 @@ def test_wrong_calls(
 def test_more_wrong_calls() -> None:
     with pytest.raises(ValueError, match=r"precision has shape \[2, 3\]"):
         F.Mahalanobis(torch.ones(2, 3))
-    with pytest.raises(ValueError, match=r"beta_u has shape \[4\], wanted \[3\]"):
+    with pytest.raises(ValueError, match=r"beta_u has shape \[4\], expected \[3\]"):
         F.em(VOTES, ACTIVATION, torch.zeros(4), torch.zeros(3))
     pose, coupling = F.frem(VOTES, ACTIVATION)
-    with pytest.raises(ValueError, match=r"beta has shape \[16\], wanted \[3, 16\]"):
+    with pytest.raises(ValueError, match=r"beta has shape \[16\], expected \[3, 16\]"):
         F.capsule_activation(VOTES, ACTIVATION, coupling, pose, torch.ones(16), torch.zeros(3))
-    with pytest.raises(ValueError, match=r"pose has shape \[16\], wanted \[3, 16\]"):
+    with pytest.raises(ValueError, match=r"pose has shape \[16\], expected \[3, 16\]"):
         F.objective(VOTES, ACTIVATION, pose[0], coupling)
     with pytest.raises(TypeError, match=r"label is torch\.float32"):
         F.spread_loss(torch.rand(2, 3), torch.zeros(2), 0.5)
-    with pytest.raises(ValueError, match=r"label has shape \[3\], wanted \[2\]"):
+    with pytest.raises(ValueError, match=r"label has shape \[3\], expected \[2\]"):
         F.margin_loss(torch.rand(2, 3), torch.zeros(3, dtype=torch.long))
     with pytest.raises(ValueError, match=r"target \[1, 1, 3, 2\]"):
         F.reconstruction_loss(torch.rand(1, 1, 2, 3), torch.rand(1, 1, 3, 2))
@@ -107,7 +107,7 @@ def test_more_wrong_calls() -> None:
 def test_registry() -> None:
     assert F.list_routings() == ["agreement", "em", "frem", "frms", "frms_variant"]
     assert F.list_routings(native=True) == ["em", "frem", "frms"]
-    with pytest.raises(ValueError, match="routing='fram': wanted one of agreement, em, frem"):
+    with pytest.raises(ValueError, match="routing='fram': expected one of agreement, em, frem"):
         F.routing_method("fram")
     with pytest.raises(ValueError, match="'frem' is registered already"):
         register_routing("frem", label="", algorithm=F.frem, parameters=lambda j, d: {})(lambda *_: None)

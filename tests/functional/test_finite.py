@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from torchcaps import functional as F
-from torchcaps.functional.density import relative_weights
+from torchcaps.functional.weights import relative_weights
 
 OPTIONS = [
     (name, dict(zip(("kernel", "distance", "normalize"), values, strict=True)))

@@ -115,7 +115,7 @@ def test_primary_capsules(image: torch.Tensor, error: type[Exception], message: 
         (torch.zeros(2, 4, 16), None, ValueError, r"\[2, 4, 16\].*wanted \[B, 3, 16\]"),
         (torch.zeros(2, 48), None, ValueError, r"\[2, 48\].*wanted \[B, 3, 16\]"),
         (torch.zeros(2, 3, 16).double(), None, TypeError, r"torch\.float64.*torch\.float32"),
-        (torch.zeros(2, 3, 16), torch.tensor([0]), ValueError, r"label.*\[1\].*wanted \[2\]"),
+        (torch.zeros(2, 3, 16), torch.tensor([0]), ValueError, r"label.*\[1\].*expected \[2\]"),
     ],
     ids=["classes", "dimensions", "dtype", "label"],
 )
@@ -150,7 +150,7 @@ def test_autocast_still_wants_floating_point() -> None:
 @pytest.mark.parametrize("routing", list_routings())
 @pytest.mark.parametrize("iterations", [0, -1, 1.5, True])
 def test_iterations(make: Make, routing: str, iterations: object) -> None:
-    with pytest.raises(ValueError, match=f"iterations={iterations}.*wanted.*at least 1"):
+    with pytest.raises(ValueError, match=f"iterations={iterations}.*expected.*at least 1"):
         make(2, 3, routing=routing, iterations=iterations)
 
 
@@ -158,11 +158,11 @@ def test_iterations(make: Make, routing: str, iterations: object) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"routing": "fern"}, ValueError, "'fern'.*wanted one of.*em, frem, frms"),
-        ({"kernel": "cosine"}, ValueError, "'cosine'.*wanted one of epanechnikov, gaussian"),
+        ({"routing": "fern"}, ValueError, "'fern'.*expected one of.*em, frem, frms"),
+        ({"kernel": "cosine"}, ValueError, "'cosine'.*expected one of epanechnikov, gaussian"),
         ({"kernel": 3}, TypeError, r"kernel=3.*value.*derivative.*clipped"),
-        ({"distance": "l3"}, ValueError, "'l3'.*wanted one of l1, l2, inner"),
-        ({"normalize": "max"}, ValueError, "'max'.*wanted one of softmax, sum"),
+        ({"distance": "l3"}, ValueError, "'l3'.*expected one of l1, l2, inner"),
+        ({"normalize": "max"}, ValueError, "'max'.*expected one of softmax, sum"),
         ({"bandwidth": 0}, ValueError, "bandwidth=0.*positive"),
         ({"bandwidth": torch.ones(())}, TypeError, "bandwidth is a tensor.*expected a number; learn_bandwidth=True"),
         ({"learn_bandwidth": True, "bandwidth": -1}, ValueError, "bandwidth=-1.*positive"),

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from support import threads
 from torchcaps.functional import Epanechnikov, list_routings, routing_method, trace_routing
-from torchcaps.functional.activation import eq_9_density
-from torchcaps.functional.density import l1, resolve_distance, resolve_kernel
+from torchcaps.functional.activation import activation_density
+from torchcaps.functional.distances import l1, resolve_distance
 from torchcaps.functional.em import weighted_variance
+from torchcaps.functional.kernels import resolve_kernel
 from torchcaps.ops import dispatch, native, reference
 from torchcaps.ops.backend import use_backend
 from torchcaps.ops.window import Window, gather_fields
@@ -101,7 +102,7 @@ class Case:
         couplings = resolve_kernel(options["kernel"], options["normalize"]), options["bandwidth"]
         d = resolve_distance(options["distance"])
         centers = [(routed.pose, torch.zeros(()), *couplings) for routed in trace[:-1]]
-        centers.append((a["beta"] * trace[-1].pose, a["beta0"], *eq_9_density(**options)))
+        centers.append((a["beta"] * trace[-1].pose, a["beta0"], *activation_density(**options)))
         nearest = math.inf
         for center, offset, kernel, bandwidth in centers:
             if d is l1:

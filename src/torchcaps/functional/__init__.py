@@ -2,10 +2,11 @@
 
 from torchcaps.functional.activation import capsule_activation
 from torchcaps.functional.agreement import agreement, squash
-from torchcaps.functional.density import Distance, Epanechnikov, Gaussian, Kernel, Mahalanobis
+from torchcaps.functional.distances import Distance, Mahalanobis
 from torchcaps.functional.em import em, em_log_likelihood
 from torchcaps.functional.frem import frem
 from torchcaps.functional.frms import frms
+from torchcaps.functional.kernels import Epanechnikov, Gaussian, Kernel
 from torchcaps.functional.losses import (
     activation_cross_entropy,
     margin_loss,

@@ -5,18 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.functional.density import (
-    Distance,
-    Kernel,
-    Normalize,
-    check_number,
-    check_shapes,
-    check_votes,
-    resolve_distance,
-    resolve_kernel,
-    scaled_distance,
-)
+from torchcaps.functional.checks import check_number, check_shapes, check_votes
+from torchcaps.functional.distances import Distance, resolve_distance, scaled_distance
+from torchcaps.functional.kernels import Kernel, resolve_kernel
 from torchcaps.functional.registry import Parameters, Start
+from torchcaps.functional.weights import Normalize
 from torchcaps.types import Clusters, Routed
 
 
@@ -44,7 +37,7 @@ def capsule_activation(
     >>> capsule_activation(votes, a, coupling, pose, torch.ones(3, 16), torch.zeros(3)).shape
     torch.Size([3])
     """
-    check_votes(votes, activation, 1)
+    check_votes(votes, activation)
     check_number("bandwidth", bandwidth)
     check_shapes(votes, coupling=coupling, pose=pose, beta=beta, beta0=beta0)
     k, d = resolve_kernel(kernel, normalize), resolve_distance(distance)
@@ -58,7 +51,7 @@ def density_parameters(outputs: int, size: int) -> dict[str, Start]:
     return {"beta": Start((outputs, size), 1.0), "beta0": Start((outputs,), 0.0)}
 
 
-def eq_9_density(
+def activation_density(
     *,
     activation_kernel: str | Kernel | None,
     activation_bandwidth: float | None,
@@ -92,7 +85,7 @@ def activate(
     **options: Any,
 ) -> Routed:
     """Complete the clusters of FRMS or FREM, found with the same options, by their activation."""
-    kernel, bandwidth = eq_9_density(**options)
+    kernel, bandwidth = activation_density(**options)
     a = capsule_activation(
         votes,
         activation,

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.functional.density import check_votes
+from torchcaps.functional.checks import check_iterations, check_votes
 from torchcaps.functional.registry import Parameters, Start, register_routing
 from torchcaps.types import Routed
 
@@ -19,7 +19,8 @@ def agreement(votes: Tensor, *, iterations: int = 3) -> Routed:
     >>> agreement(torch.randn(6, 3, 16)).activation.max() < 1
     tensor(True)
     """
-    check_votes(votes, None, iterations)
+    check_votes(votes, None)
+    check_iterations(iterations)
     b = torch.zeros_like(votes[..., 0])  # [..., I, J]
     for iteration in range(iterations):
         coupling = torch.softmax(b, dim=-1)

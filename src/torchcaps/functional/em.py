@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from torchcaps.functional.density import check_number, check_shapes, check_votes, relative_weights, weighted_mean
+from torchcaps.functional.checks import check_iterations, check_number, check_shapes, check_votes
 from torchcaps.functional.registry import Parameters, Start, register_routing
+from torchcaps.functional.weights import relative_weights, weighted_mean
 from torchcaps.types import Routed
 
 
@@ -35,7 +36,8 @@ def em(
     >>> em(torch.randn(6, 3, 16), torch.rand(6), torch.zeros(3), torch.zeros(3)).activation.shape
     torch.Size([3])
     """
-    check_votes(votes, activation, iterations)
+    check_votes(votes, activation)
+    check_iterations(iterations)
     check_shapes(votes, beta_u=beta_u, beta_a=beta_a)
     for name, number in (("final_lambda", final_lambda), ("lambda_decay", lambda_decay)):
         check_number(name, number, positive=False)
@@ -76,7 +78,7 @@ def em_log_likelihood(votes: Tensor, activation: Tensor, routed: Routed, *, vari
 
     p_j are the output activations, normalised over j; the variance is that of the M step which gave ``routed``.
     """
-    check_votes(votes, activation, 1)
+    check_votes(votes, activation)
     check_shapes(votes, **routed._asdict())
     weight = routed.coupling * activation.unsqueeze(-1)  # [..., I, J]
     variance = weighted_variance(votes, routed.pose, weight, torch.ones_like(routed.pose), variance_floor)

@@ -6,22 +6,17 @@ import torch
 from torch import Tensor
 
 from torchcaps.functional.activation import activate, density_parameters
-from torchcaps.functional.density import (
-    Distance,
-    Kernel,
+from torchcaps.functional.checks import check_bandwidth, check_iterations, check_votes
+from torchcaps.functional.distances import Distance, resolve_distance, scaled_distance
+from torchcaps.functional.kernels import Kernel, log_value, resolve_kernel
+from torchcaps.functional.registry import Parameters, register_routing
+from torchcaps.functional.weights import (
     Normalize,
-    check_bandwidth,
-    check_votes,
-    log_coupling,
-    log_mean_exp_inputs,
-    log_value,
+    log_mean_inputs,
+    log_softmax_outputs,
     relative_weights,
-    resolve_distance,
-    resolve_kernel,
-    scaled_distance,
     weighted_mean,
 )
-from torchcaps.functional.registry import Parameters, register_routing
 from torchcaps.types import Clusters, Routed
 
 
@@ -47,22 +42,29 @@ def frem(
     >>> pose.shape, coupling.shape
     (torch.Size([3, 16]), torch.Size([6, 3]))
     """
-    check_votes(votes, activation, iterations)
+    check_votes(votes, activation)
+    check_iterations(iterations)
     check_bandwidth(bandwidth)
     k, d = resolve_kernel(kernel, normalize), resolve_distance(distance)
 
-    r = torch.zeros_like(votes[..., 0])  # [..., I, J]; any constant has r' = 1 / J
+    logit = torch.zeros_like(votes[..., 0])  # [..., I, J]; any constant gives r' = 1 / J
     pose = torch.zeros_like(votes[..., 0, :, :])  # [..., J, D]
     for iteration in range(iterations):
-        log_r = log_coupling(r, normalize)  # 1.  [..., I, J]
-        pose = weighted_mean(votes, relative_weights(log_r, activation), pose)  # 2.  [..., J, D]
+        # 1. r' = softmax_j(logit)
+        log_coupling = log_softmax_outputs(logit)  # [..., I, J]
+        # 2. v_j = sum_i r' a u / sum_i r' a
+        pose = weighted_mean(votes, relative_weights(log_coupling, activation), pose)
         if iteration + 1 < iterations:
+            # 3. pi_j = sum_i r' / sum_ij r', which is the mean over i, as r' sums to 1 over j
+            # 4. r_ij = pi_j k(d); the next step 1 takes its softmax, or r / sum_j r = softmax_j(log r)
             x = scaled_distance(d, votes, pose, bandwidth)  # [..., I, J]
-            if normalize == "softmax":  # 3. and 4.
-                r = log_r.exp().mean(-2, keepdim=True) * k.value(x)
+            if normalize == "softmax":
+                pi = log_coupling.exp().mean(-2, keepdim=True)  # [..., 1, J]
+                logit = pi * k.value(x)
             else:
-                r = log_mean_exp_inputs(log_r) + log_value(k, x)
-    return Clusters(pose, log_r.exp())
+                log_pi = log_mean_inputs(log_coupling)  # [..., 1, J]
+                logit = log_pi + log_value(k, x)
+    return Clusters(pose, log_coupling.exp())
 
 
 @register_routing("frem", label="FREM", algorithm=frem, parameters=density_parameters, native=("beta", "beta0"))

@@ -6,23 +6,11 @@ import torch
 from torch import Tensor
 
 from torchcaps.functional.activation import activate, density_parameters
-from torchcaps.functional.density import (
-    Distance,
-    Kernel,
-    Normalize,
-    check_bandwidth,
-    check_number,
-    check_votes,
-    log_coupling,
-    log_slope,
-    relative_weights,
-    resolve_distance,
-    resolve_kernel,
-    safe_log,
-    scaled_distance,
-    weighted_mean,
-)
+from torchcaps.functional.checks import check_bandwidth, check_iterations, check_number, check_votes
+from torchcaps.functional.distances import Distance, resolve_distance, scaled_distance
+from torchcaps.functional.kernels import Kernel, log_slope, resolve_kernel
 from torchcaps.functional.registry import Parameters, register_routing
+from torchcaps.functional.weights import Normalize, log_softmax_outputs, relative_weights, safe_log, weighted_mean
 from torchcaps.types import Clusters, Routed
 
 
@@ -49,7 +37,8 @@ def frms(
     >>> pose.shape, coupling.shape
     (torch.Size([2, 3, 16]), torch.Size([2, 6, 3]))
     """
-    check_votes(votes, activation, iterations)
+    check_votes(votes, activation)
+    check_iterations(iterations)
     check_bandwidth(bandwidth)
     check_number("step", step, positive=False)
     k, d = resolve_kernel(kernel, normalize), resolve_distance(distance)
@@ -58,13 +47,17 @@ def frms(
     pose = torch.zeros_like(votes[..., 0, :, :])  # [..., J, D]
     log_k_slope: Tensor | float = 0.0  # log(-k') at the distance from the pose before, [..., I, J]
     for iteration in range(iterations):
-        log_r = log_coupling(r if normalize == "softmax" else safe_log(r), normalize)  # 1.  [..., I, J]
-        pose = weighted_mean(votes, relative_weights(log_r + log_k_slope, activation), pose)  # 2.  [..., J, D]
+        # 1. r' = softmax_j(r), or r / sum_j r = softmax_j(log r)
+        logit = r if normalize == "softmax" else safe_log(r)
+        log_coupling = log_softmax_outputs(logit)  # [..., I, J]
+        # 2. v_j = sum_i r' a k'(d) u / sum_i r' a k'(d)
+        pose = weighted_mean(votes, relative_weights(log_coupling + log_k_slope, activation), pose)
         if iteration + 1 < iterations:
+            # 3. r_ij = r_ij + alpha a_i k(d)
             x = scaled_distance(d, votes, pose, bandwidth)  # [..., I, J]
-            r = r + step * activation.unsqueeze(-1) * k.value(x)  # 3.
+            r = r + step * activation.unsqueeze(-1) * k.value(x)
             log_k_slope = log_slope(k, x)
-    return Clusters(pose, log_r.exp())
+    return Clusters(pose, log_coupling.exp())
 
 
 @register_routing("frms", label="FRMS", algorithm=frms, parameters=density_parameters, native=("beta", "beta0"))

@@ -64,7 +64,7 @@ def reconstruction_loss(image: Tensor, target: Tensor, *, weight: float = 0.0005
     """
     if image.dim() != 4 or image.shape != target.shape:
         raise ValueError(
-            f"image has shape {list(image.shape)}, target {list(target.shape)}: wanted [B, C, H, W] for both"
+            f"image has shape {list(image.shape)}, target {list(target.shape)}: expected [B, C, H, W] for both"
         )
     return weight * (image - target).square().sum((1, 2, 3)).mean()
 
@@ -83,19 +83,19 @@ def check_labels(label: Tensor, classes: Tensor) -> None:
     """Raise unless label is ``[B]`` of class indices for ``classes [B, number of classes, ...]``."""
     batch, count = classes.shape[:2]
     if label.shape != (batch,):
-        raise ValueError(f"label has shape {list(label.shape)}, wanted {[batch]}: one class for each sample")
+        raise ValueError(f"label has shape {list(label.shape)}, expected {[batch]}: one class for each sample")
     if label.dtype != torch.int64:
-        raise TypeError(f"label is {label.dtype}, wanted torch.int64 class indices: call .long() on them")
+        raise TypeError(f"label is {label.dtype}, expected torch.int64 class indices: call .long() on them")
     if label.device != classes.device:
-        raise ValueError(f"label is on {label.device}, wanted {classes.device}: move it with .to(device)")
+        raise ValueError(f"label is on {label.device}, expected {classes.device}: move it with .to(device)")
     # elsewhere than on the CPU, looking at the values would stop the device's queue
     if label.device.type == "cpu" and batch and not torch.compiler.is_compiling():
         low, high = label.aminmax()
         if low < 0 or high >= count:
-            raise ValueError(f"label holds classes from {int(low)} to {int(high)}, wanted 0 to {count - 1}")
+            raise ValueError(f"label holds classes from {int(low)} to {int(high)}, expected 0 to {count - 1}")
 
 
 def check_activation(activation: Tensor) -> None:
     """Raise unless activation is ``[B, classes]``."""
     if activation.dim() != 2:
-        raise ValueError(f"activation has shape {list(activation.shape)}, wanted [B, classes]")
+        raise ValueError(f"activation has shape {list(activation.shape)}, expected [B, classes]")

@@ -4,18 +4,11 @@ from typing import Any
 
 from torch import Tensor
 
-from torchcaps.functional.density import (
-    Distance,
-    Kernel,
-    Normalize,
-    check_number,
-    check_shapes,
-    check_votes,
-    resolve_distance,
-    resolve_kernel,
-    scaled_distance,
-)
+from torchcaps.functional.checks import check_number, check_shapes, check_votes
+from torchcaps.functional.distances import Distance, resolve_distance, scaled_distance
+from torchcaps.functional.kernels import Kernel, resolve_kernel
 from torchcaps.functional.registry import Parameters, routing_method
+from torchcaps.functional.weights import Normalize
 from torchcaps.types import Routed
 
 
@@ -35,7 +28,7 @@ def objective(
     Shapes: votes ``[..., I, J, D]``, activation ``[..., I]``, pose ``[..., J, D]``, coupling ``[..., I, J]`` ->
     ``[...]``.
     """
-    check_votes(votes, activation, 1)
+    check_votes(votes, activation)
     check_number("bandwidth", bandwidth)
     check_shapes(votes, pose=pose, coupling=coupling)
     k, d = resolve_kernel(kernel, normalize), resolve_distance(distance)

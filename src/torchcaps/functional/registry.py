@@ -86,7 +86,7 @@ def routing_method(name: str) -> RoutingMethod:
     {'beta_u': Start(shape=(5,), value=0.0), 'beta_a': Start(shape=(5,), value=0.0)}
     """
     if name not in _METHODS:
-        raise ValueError(f"routing={name!r}: wanted one of {', '.join(list_routings())}")
+        raise ValueError(f"routing={name!r}: expected one of {', '.join(list_routings())}")
     return _METHODS[name]
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.functional.agreement import no_parameters
-from torchcaps.functional.density import check_votes
+from torchcaps.functional.checks import check_iterations, check_votes
 from torchcaps.functional.registry import Parameters, register_routing
 from torchcaps.types import Routed
 
@@ -20,7 +20,8 @@ def frms_variant(votes: Tensor, *, iterations: int = 2) -> Routed:
     >>> round(frms_variant(torch.randn(6, 3, 16)).activation.sum().item(), 4)
     1.0
     """
-    check_votes(votes, None, iterations)
+    check_votes(votes, None)
+    check_iterations(iterations)
     r = torch.full_like(votes[..., 0], 1 / votes.shape[-2])  # [..., I, J]
     for iteration in range(iterations):
         coupling = torch.softmax(r, dim=-1)  # 1.

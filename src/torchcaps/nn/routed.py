@@ -8,7 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from torchcaps.functional.density import check_number
+from torchcaps.functional.checks import check_number
 from torchcaps.functional.registry import Parameters, list_routings, routing_method
 from torchcaps.nn.initial import PAPER_STD, truncated_normal_
 from torchcaps.ops import dispatch, reference

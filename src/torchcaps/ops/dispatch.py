@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.functional.activation import eq_9_density
-from torchcaps.functional.density import Epanechnikov, Gaussian
+from torchcaps.functional.activation import activation_density
+from torchcaps.functional.kernels import Epanechnikov, Gaussian
 from torchcaps.functional.registry import Parameters, RoutingMethod, list_routings
 from torchcaps.ops import compiled, native, reference
 from torchcaps.ops.backend import BackendUnavailableError, requested_backend
@@ -105,7 +105,7 @@ def _route_natively(
     affine: Affine | None,
 ) -> tuple[Tensor, Tensor]:
     if "activation_kernel" in options:
-        kernel, number = eq_9_density(**options)
+        kernel, number = activation_density(**options)
         options = {**options, "activation_kernel": kernel, "activation_bandwidth": number}
     bandwidth = options.get("bandwidth", 1.0)
     bandwidth = bandwidth.to(weight.dtype) if isinstance(bandwidth, Tensor) else weight.new_full((), bandwidth)
