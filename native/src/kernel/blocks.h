@@ -55,29 +55,32 @@ TC_STEP void block_weighted_sum(const float* votes, const float* weights, long p
     }
 }
 
-// sums += sum over rows of weight (u - centre)^2.
+// sums += sum over rows of weight (u - centre)^2, and drift += that of weight (u - centre): 0 but for the centre's rounding.
 TC_STEP void block_weighted_spread(const float* votes, const float* weights, long pitch, const float* centre,
-                                     float* sums) {
+                                     float* sums, float* drift) {
     Vec w[kRows];
 #pragma GCC unroll 8
     for (int row = 0; row < kRows; ++row) w[row] = load(weights + row * pitch);
 #pragma GCC unroll 4
     for (int d = 0; d < kPoseSize; ++d) {
         const Vec c = load(centre + d * Vec::W);
-        Vec s = load(sums + d * Vec::W);
+        Vec s = load(sums + d * Vec::W), first = load(drift + d * Vec::W);
 #pragma GCC unroll 8
         for (int row = 0; row < kRows; ++row) {
-            const Vec z = load(votes + row * kRowFloats + d * Vec::W) - c;
-            s = fma(w[row] * z, z, s);
+            const Vec z = load(votes + row * kRowFloats + d * Vec::W) - c, weighted = w[row] * z;
+            s = fma(weighted, z, s);
+            first = first + weighted;
         }
         store(sums + d * Vec::W, s);
+        store(drift + d * Vec::W, first);
     }
 }
 
-// What one iteration's centre is, and the gradients that reach it. `precision` and `spread_gradient` belong to
-// methods that estimate a variance (Diagonal below) and are unused otherwise.
+// What one iteration's centre is, and the gradients that reach it. `precision`, `spread_gradient` and `residual` (the mean
+// minus the centre, which is the mean rounded) belong to methods that estimate a variance (Diagonal below) and are unused
+// otherwise.
 struct Centre {
-    float *value, *precision;
+    float *value, *precision, *residual;
     float *gradient, *spread_gradient;
 };
 

@@ -25,6 +25,7 @@ struct Em : MethodDefaults {
         Iteration& now = f.at(t);
         const Iteration* before = t > 0 ? &f.at(t - 1) : nullptr;
         fill_lanes(f.sums, f.vectors * kRowFloats, 0.0f);
+        fill_lanes(f.drift, f.vectors * kRowFloats, 0.0f);
         fill_lanes(now.mass, f.lanes, t == 0 ? f.activation_sum / float(f.outputs) : 0.0f);
         sweep(f, [&](long i, float* votes) {
             for (long n = 0; n < f.vectors; ++n) {
@@ -37,7 +38,8 @@ struct Em : MethodDefaults {
                 }
                 store(now.mass + n * Vec::W, mass);
                 block_weighted_spread(votes + n * f.row_pitch, f.block_weights + n * Vec::W, f.lanes,
-                                      now.centre.value + n * kRowFloats, f.sums + n * kRowFloats);
+                                      now.centre.value + n * kRowFloats, f.sums + n * kRowFloats,
+                                      f.drift + n * kRowFloats);
             }
         });
         const Vec floor = all(f.problem->options.variance_floor);
@@ -46,7 +48,12 @@ struct Em : MethodDefaults {
             Vec log_variances = all(0.0f);
             for (int d = 0; d < kPoseSize; ++d) {
                 const long at = n * kRowFloats + d * Vec::W;
-                const Vec estimate = max(load(f.sums + at) * inverse, floor);
+                // Where one of many large votes has nearly all weight, their deviation is below the rounding of their mean:
+                // the variance is about the mean itself, the centre as near to it as it gets.
+                const Vec drift = load(f.drift + at) * inverse, rough = load(now.centre.value + at), centre = rough + drift;
+                store(now.centre.value + at, centre);
+                store(now.centre.residual + at, drift - (centre - rough));
+                const Vec estimate = max(fnma(drift, drift, load(f.sums + at) * inverse), floor);
                 const Vec variance = select(kept, before ? load(before->variance + at) : all(1.0f), estimate);
                 store(now.variance + at, variance);
                 store(now.centre.precision + at, all(1.0f) / variance);
@@ -95,7 +102,10 @@ struct Em : MethodDefaults {
                 store(now.centre.spread_gradient + at, g);
                 // A variance that iteration t kept is the one of t - 1: its gradient goes there.
                 if (t > 0) store(f.at(t - 1).centre.spread_gradient + at, only(kept, g));
-                offset = fma(g, variance, offset);
+                // The gradients read z = u - centre, and mean z - residual: what they lack is the same for all votes.
+                const Vec residual = load(now.centre.residual + at), by_centre = load(now.centre.gradient + at);
+                offset = fma(g, fnma(residual, residual, variance), fma(residual, by_centre, offset));
+                store(now.centre.gradient + at, fnma(g + g, residual, by_centre));
             }
             store(f.mean_offset + lane, offset);
             store(f.lane_scratch + lane, by_cost * cost_per_mass(load(f.first + lane), log_variances));

@@ -45,11 +45,14 @@ struct Field {
     const float *weight, *first, *second;          // packed parameters
 
     float *pose, *activation, *present;            // [rows][16], [rows], [rows]: 1 for a capsule, 0 for a filled-up row
+    float* share;                                  // [rows]: activation / activation_sum, the weights of the first mean
     float *lane_bias, *lane_mask;                  // [W] of the last vector: 0 or -inf beyond the last output capsule; and
                                                    // the mask of the lanes that are output capsules
     float activation_sum;
+    bool single;                                   // one input capsule is on: its votes are the centres
     float* votes;
     float *sums, *scaled_centre;                   // centres
+    float* drift;                                  // centres, EM: sum of weight (u - centre)
     float *block_weights, *block_gradient, *block_mean_part;   // [kRows][lanes]
     float* raw;                                    // pairs, FRMS: r, then the gradient by it
     float *top, *lane_scratch;                     // lanes
@@ -72,7 +75,7 @@ struct Field {
 
 TC_INLINE Centre vector_of(const Centre& c, long n) {
     const long offset = n * kRowFloats;
-    return {c.value + offset, c.precision + offset, c.gradient + offset, c.spread_gradient + offset};
+    return {c.value + offset, c.precision + offset, c.residual + offset, c.gradient + offset, c.spread_gradient + offset};
 }
 TC_INLINE void fill(float* p, long count, float value) {
     for (long k = 0; k < count; ++k) p[k] = value;
@@ -110,10 +113,12 @@ static Field make_field(const Problem& p, Arena& arena, bool backward) {
     f.pose = arena.take(size_t(f.rows) * kPoseSize);
     f.activation = arena.take(f.rows);
     f.present = arena.take(f.rows);
+    f.share = arena.take(f.rows);
     f.lane_bias = arena.take(Vec::W);
     f.lane_mask = arena.take(Vec::W);
     f.sums = arena.take(centre);
     f.scaled_centre = arena.take(centre);
+    f.drift = em ? arena.take(centre) : nullptr;
     f.block_weights = arena.take(block);
     f.block_gradient = arena.take(block);
     f.block_mean_part = arena.take(block);
@@ -156,6 +161,7 @@ static Field make_field(const Problem& p, Arena& arena, bool backward) {
         if (backward) r.centre.gradient = arena.take(centre);
         if (em) {
             r.centre.precision = arena.take(centre);
+            r.centre.residual = arena.take(centre);
             r.variance = arena.take(centre);
             r.logit = arena.take(f.lanes);
             r.bias = arena.take(f.lanes);

@@ -48,15 +48,20 @@ TC_STEP void gather(Field& f, Place at) {
         }
         copy(activation, position(p.activation, image, row, column), capsules);
     });
-    Vec sum = all(0.0f);   // rows beyond the last input capsule are 0
+    Vec sum = all(0.0f), count = all(0.0f);   // rows beyond the last input capsule are 0
     for (long i = 0; i < f.rows; i += Vec::W) {
-        const Vec a = load(f.activation + i), on = select(less(a, all(kSmallestActivation)), all(0.0f), a);
+        const Vec a = load(f.activation + i), off = less(a, all(kSmallestActivation));
+        const Vec on = select(off, all(0.0f), a);
         store(f.activation + i, on);
         sum = sum + on;
+        count = count + select(off, all(0.0f), all(1.0f));
     }
     float total[4];
-    sum_lanes4(sum, sum, sum, sum, total);
+    sum_lanes4(sum, count, sum, count, total);
     f.activation_sum = total[0];
+    f.single = total[1] == 1.0f;
+    const Vec divisor = all(f.activation_sum > 0.0f ? f.activation_sum : 1.0f);
+    for (long i = 0; i < f.rows; i += Vec::W) store(f.share + i, load(f.activation + i) / divisor);
     f.fresh = f.tied = false;
 }
 

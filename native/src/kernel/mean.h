@@ -61,15 +61,17 @@ TC_INLINE void invert_sums(Field& f, Iteration& now) {
 }
 TC_INLINE Vec was_kept(const Iteration& now, long n) { return less(load(now.inverse_sum + n * Vec::W), all(kSmallestNormal)); }
 
-// centre = sums / S; where there is no weight, the centre of the iteration before (null: 0).
-TC_STEP void divide_sums(Field& f, Iteration& now, const Iteration* before) {
+// centre = sums / S; where there is no weight, the centre of the iteration before. So it is for a single vote, too, whose
+// mean is the vote: rounded otherwise, it would lie beside the kink of an l1 distance.
+TC_STEP void divide_sums(Field& f, Iteration& now, const Iteration& before) {
+    if (f.single) return copy(now.centre.value, before.centre.value, f.vectors * kRowFloats);
     for (long n = 0; n < f.vectors; ++n) {
         const Vec inverse = load(now.inverse_sum + n * Vec::W), kept = was_kept(now, n);
-        const bool keeps = before && any(kept);
+        const bool keeps = any(kept);
         for (int d = 0; d < kPoseSize; ++d) {
             const long at = n * kRowFloats + d * Vec::W;
             Vec v = load(f.sums + at) * inverse;
-            if (keeps) v = select(kept, load(before->centre.value + at), v);
+            if (keeps) v = select(kept, load(before.centre.value + at), v);
             store(now.centre.value + at, v);
         }
     }

@@ -34,7 +34,7 @@ struct MethodDefaults {
     void after_gradient(long) {}
 };
 
-// The first iteration: equal couplings, so the weights are the activations and the sum is the same for all j.
+// The first iteration: equal couplings, so the weights are the activations and their sum is the same for all j.
 template <class M>
 TC_INLINE void first_iteration(Field& f, M& method, bool last_centre_known) {
     Iteration& now = f.at(0);
@@ -43,7 +43,7 @@ TC_INLINE void first_iteration(Field& f, M& method, bool last_centre_known) {
     fill_lanes(now.coupling_sum, f.lanes, float(f.inputs) / float(f.outputs));
     if (f.is_last(0))   // the output activation reads the coupling
         for (long k = 0; k < f.rows * f.lanes; ++k) now.coupling[k] = 1.0f / float(f.outputs);
-    fill_lanes(f.sums, f.vectors * kRowFloats, 0.0f);
+    if (!known) fill_lanes(now.centre.value, f.vectors * kRowFloats, 0.0f);
     sweep(f, [&](long i, float* votes) {
         if (known) {
             method.last_block(i, votes);
@@ -51,12 +51,11 @@ TC_INLINE void first_iteration(Field& f, M& method, bool last_centre_known) {
         }
         alignas(64) float weights[kRows * Vec::W];
 #pragma GCC unroll 8
-        for (int row = 0; row < kRows; ++row) store(weights + row * Vec::W, broadcast(f.activation + i + row));
+        for (int row = 0; row < kRows; ++row) store(weights + row * Vec::W, broadcast(f.share + i + row));
         for (long n = 0; n < f.vectors; ++n)
-            block_weighted_sum(votes + n * f.row_pitch, weights, Vec::W, f.sums + n * kRowFloats);
+            block_weighted_sum(votes + n * f.row_pitch, weights, Vec::W, now.centre.value + n * kRowFloats);
     });
     invert_sums(f, now);
-    if (!known) divide_sums(f, now, nullptr);
     method.after_mean(0);
 }
 
@@ -104,7 +103,7 @@ TC_INLINE void next_iteration(Field& f, M& method, long t) {
     if (f.activation_sum > 0.0f && some_sum_below(f, now.weight_sum, kTinySum * largest_sum))
         shift_weights(f, method, t, !known);
     invert_sums(f, now);
-    if (!known) divide_sums(f, now, &before);
+    if (!known) divide_sums(f, now, before);
     method.after_mean(t);
 }
 
@@ -182,7 +181,7 @@ TC_INLINE void last_gradients(Field& f, M& method) {
         method.first_gradient(i);
         for (long n = 0; n < f.vectors; ++n) {
             for (int row = 0; row < kRows; ++row)
-                store(f.pairs(now.coupling, i + row) + n * Vec::W, broadcast(f.activation + i + row) * all(inverse));
+                store(f.pairs(now.coupling, i + row) + n * Vec::W, broadcast(f.share + i + row));
             // Iteration t's mean, and the distances to its centre (the last one's: for the output activation).
             const auto term = [&](long t) {
                 const float* pull = f.is_last(t) ? f.activation_pull : f.at(t + 1).distance;
