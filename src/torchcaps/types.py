@@ -17,7 +17,7 @@ class Capsules(NamedTuple):
     """
 
     pose: Tensor  # [B, 16 n, H, W]
-    activation: Tensor  # [B, n, H, W]
+    activation: Tensor  # [B, n, H, W], from 0 on
 
 
 class Clusters(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.functional.checks import check_number, check_shapes, check_votes
+from torchcaps.functional.checks import check_bandwidth, check_iterations, check_number, check_shapes, check_votes
 from torchcaps.functional.distances import Distance, resolve_distance, scaled_distance
 from torchcaps.functional.kernels import Kernel, resolve_kernel
 from torchcaps.functional.registry import Parameters, Start
@@ -29,7 +29,7 @@ def capsule_activation(
     """a_j = softmax_j( sum_i r'_ij a_i k( (d(u_ij, beta_j v_j) + beta0_j) / h ) ).
 
     Shapes: votes ``[..., I, J, D]``, activation ``[..., I]``, coupling ``[..., I, J]``, pose ``[..., J, D]``,
-    beta ``[J, D]``, beta0 ``[J]`` -> ``[..., J]``.
+    beta ``[J, D]``, beta0 ``[J]`` -> ``[..., J]``. The input activations are numbers from 0 on.
 
     >>> import torch
     >>> votes, a = torch.randn(6, 3, 16), torch.rand(6)
@@ -73,6 +73,26 @@ def activation_density(
         return k, 1.0 if isinstance(bandwidth, Tensor) else bandwidth
     check_number("activation_bandwidth", activation_bandwidth)
     return k, activation_bandwidth
+
+
+def check_density_options(
+    *,
+    iterations: int,
+    kernel: str | Kernel,
+    distance: str | Distance,
+    normalize: Normalize,
+    bandwidth: float | Tensor,
+    activation_kernel: str | Kernel | None,
+    activation_bandwidth: float | None,
+    step: float = 1.0,
+) -> None:
+    """Raise for an option of FRMS or FREM, or of their activation, that they cannot use."""
+    check_iterations(iterations)
+    check_bandwidth(bandwidth)
+    check_number("step", step, positive=False)
+    resolve_distance(distance)
+    resolve_kernel(kernel, normalize)
+    activation_density(activation_kernel=activation_kernel, activation_bandwidth=activation_bandwidth)
 
 
 def activate(

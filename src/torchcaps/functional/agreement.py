@@ -43,7 +43,14 @@ def no_parameters(outputs: int, size: int) -> dict[str, Start]:
     return {}
 
 
-@register_routing("agreement", label="routing-by-agreement", algorithm=agreement, parameters=no_parameters)
+@register_routing(
+    "agreement",
+    label="routing-by-agreement",
+    algorithm=agreement,
+    parameters=no_parameters,
+    check=check_iterations,
+    uses_activation=False,
+)
 def route_agreement(votes: Tensor, activation: Tensor, parameters: Parameters, **options: Any) -> Routed:
     """Routing-by-agreement; it has no use for the input activations."""
     return agreement(votes, **options)

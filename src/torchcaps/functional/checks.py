@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def check_votes(votes: Tensor, activation: Tensor | None) -> None:
-    """Raise unless votes are ``[..., I, J, D]`` and activations ``[..., I]``, both floating, on the same device."""
+    """Raise unless votes are ``[..., I, J, D]`` and activations ``[..., I]``, floating and not negative."""
     if votes.dim() < 3 or 0 in votes.shape[-3:]:
         raise ValueError(f"votes have shape {list(votes.shape)}, expected [..., I, J, D] with I, J, D at least 1")
     if not votes.is_floating_point():
@@ -24,6 +24,26 @@ def check_votes(votes: Tensor, activation: Tensor | None) -> None:
             f"activation is {activation.dtype} on {activation.device}, votes are {votes.dtype} on {votes.device}: "
             "expected the same for both"
         )
+    check_not_negative(activation)
+
+
+def check_not_negative(activation: Tensor) -> None:
+    """Raise where an activation is below 0, if that can be seen: see :func:`has_values`."""
+    if activation.numel() and has_values(activation) and (least := activation.detach().amin().item()) < 0:
+        raise ValueError(
+            f"activation has values down to {least:.3g}, expected none below 0: "
+            "make them with a sigmoid, a softmax or a ReLU"
+        )
+
+
+def has_values(tensor: Tensor) -> bool:
+    """Whether the numbers of a tensor can be looked at, and at no cost: elsewhere than on the CPU that would stop the
+    device's queue; compiled, traced or transformed, there may be none.
+    """
+    if torch.compiler.is_compiling() or torch._C._get_tracing_state() or tensor.device.type != "cpu":
+        return False
+    plain = type(tensor) in (Tensor, torch.nn.Parameter) and torch._C._len_torch_dispatch_stack() == 0
+    return plain and not torch._C._are_functorch_transforms_active()
 
 
 def check_shapes(votes: Tensor, **given: Tensor) -> None:
@@ -60,8 +80,6 @@ def check_bandwidth(bandwidth: float | Tensor) -> None:
             f"bandwidth is a {bandwidth.dtype} tensor of shape {list(bandwidth.shape)}: "
             "expected a number, or a floating-point tensor []"
         )
-    # elsewhere, looking at the value would stop a device's queue; compiled or transformed, there may be none
-    has_value = not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active()
-    if bandwidth.device.type == "cpu" and has_value:
+    if has_values(bandwidth):
         check_number("bandwidth", bandwidth.detach().item())
     return None

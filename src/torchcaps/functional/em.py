@@ -28,6 +28,7 @@ def em(
 
     Shapes: votes ``[..., I, J, D]``, activation ``[..., I]``, beta_u and beta_a ``[J]`` -> pose ``[..., J, D]``,
     activation ``[..., J]``, and as coupling ``[..., I, J]`` the r that the last M step used.
+    Input activations are numbers from 0 on; 0 is a capsule without a vote.
 
     The inverse temperature of iteration t (from 0) is ``final_lambda * (1 - lambda_decay ** (t + 1))``. A variance
     below ``variance_floor`` (of one vote, or of votes that agree exactly) counts as the floor.
@@ -37,11 +38,8 @@ def em(
     torch.Size([3])
     """
     check_votes(votes, activation)
-    check_iterations(iterations)
     check_shapes(votes, beta_u=beta_u, beta_a=beta_a)
-    for name, number in (("final_lambda", final_lambda), ("lambda_decay", lambda_decay)):
-        check_number(name, number, positive=False)
-    check_number("variance_floor", variance_floor)
+    check_em_options(iterations, final_lambda, lambda_decay, variance_floor)
 
     log_r = torch.full_like(votes[..., 0], -math.log(votes.shape[-2]))  # [..., I, J]
     mean = torch.zeros_like(votes[..., 0, :, :])  # [..., J, D]
@@ -60,6 +58,14 @@ def em(
             log_p = log_gaussian(votes, mean, variance)  # [..., I, J]
             log_r = torch.log_softmax(logsigmoid(logit).unsqueeze(-2) + log_p, dim=-1)
     return Routed(mean, torch.sigmoid(logit), log_r.exp())
+
+
+def check_em_options(iterations: int, final_lambda: float, lambda_decay: float, variance_floor: float) -> None:
+    """Raise for an option of :func:`em` that it cannot use."""
+    check_iterations(iterations)
+    check_number("final_lambda", final_lambda, positive=False)
+    check_number("lambda_decay", lambda_decay, positive=False)
+    check_number("variance_floor", variance_floor)
 
 
 def weighted_variance(votes: Tensor, mean: Tensor, weight: Tensor, otherwise: Tensor, floor: float) -> Tensor:
@@ -93,7 +99,9 @@ def em_parameters(outputs: int, size: int) -> dict[str, Start]:
     return {"beta_u": Start((outputs,), 0.0), "beta_a": Start((outputs,), 0.0)}
 
 
-@register_routing("em", label="EM", algorithm=em, parameters=em_parameters, native=("beta_u", "beta_a"))
+@register_routing(
+    "em", label="EM", algorithm=em, parameters=em_parameters, check=check_em_options, native=("beta_u", "beta_a")
+)
 def route_em(votes: Tensor, activation: Tensor, parameters: Parameters, **options: Any) -> Routed:
     """EM routing."""
     return em(votes, activation, parameters["beta_u"], parameters["beta_a"], **options)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.functional.activation import activate, density_parameters
+from torchcaps.functional.activation import activate, check_density_options, density_parameters
 from torchcaps.functional.checks import check_bandwidth, check_iterations, check_votes
 from torchcaps.functional.distances import Distance, resolve_distance, scaled_distance
 from torchcaps.functional.kernels import Kernel, log_value, resolve_kernel
@@ -33,6 +33,7 @@ def frem(
     """FREM: the expectation of r is the mixture coefficient times the kernel.
 
     Shapes: votes ``[..., I, J, D]``, activation ``[..., I]`` -> pose ``[..., J, D]``, coupling ``[..., I, J]``.
+    Activations are numbers from 0 on; 0 is a capsule without a vote.
 
     With the paper's unclipped kernel and a distance above 1, k is negative and a larger pi_j *lowers* r.
     A bandwidth that is a tensor ``[]`` gets a gradient.
@@ -67,7 +68,14 @@ def frem(
     return Clusters(pose, log_coupling.exp())
 
 
-@register_routing("frem", label="FREM", algorithm=frem, parameters=density_parameters, native=("beta", "beta0"))
+@register_routing(
+    "frem",
+    label="FREM",
+    algorithm=frem,
+    parameters=density_parameters,
+    check=check_density_options,
+    native=("beta", "beta0"),
+)
 def route_frem(
     votes: Tensor,
     activation: Tensor,

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torchcaps.functional.activation import activate, density_parameters
+from torchcaps.functional.activation import activate, check_density_options, density_parameters
 from torchcaps.functional.checks import check_bandwidth, check_iterations, check_number, check_votes
 from torchcaps.functional.distances import Distance, resolve_distance, scaled_distance
 from torchcaps.functional.kernels import Kernel, log_slope, resolve_kernel
@@ -28,6 +28,7 @@ def frms(
     """FRMS: poses by mean shift, r by gradient steps of size ``step`` (the paper's alpha).
 
     Shapes: votes ``[..., I, J, D]``, activation ``[..., I]`` -> pose ``[..., J, D]``, coupling ``[..., I, J]``.
+    Activations are numbers from 0 on; 0 is a capsule without a vote.
 
     Before the first pose exists k' is taken as constant, which makes the first pose the weighted mean.
     A bandwidth that is a tensor ``[]`` gets a gradient.
@@ -60,7 +61,14 @@ def frms(
     return Clusters(pose, log_coupling.exp())
 
 
-@register_routing("frms", label="FRMS", algorithm=frms, parameters=density_parameters, native=("beta", "beta0"))
+@register_routing(
+    "frms",
+    label="FRMS",
+    algorithm=frms,
+    parameters=density_parameters,
+    check=check_density_options,
+    native=("beta", "beta0"),
+)
 def route_frms(
     votes: Tensor,
     activation: Tensor,

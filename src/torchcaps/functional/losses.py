@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from torchcaps.functional.checks import has_values
+
 
 def spread_loss(activation: Tensor, label: Tensor, margin: float) -> Tensor:
     """Hinton et al. 2018: sum over the wrong classes of max(0, margin - (a_target - a_i))^2, mean over the batch.
@@ -88,8 +90,7 @@ def check_labels(label: Tensor, classes: Tensor) -> None:
         raise TypeError(f"label is {label.dtype}, expected torch.int64 class indices: call .long() on them")
     if label.device != classes.device:
         raise ValueError(f"label is on {label.device}, expected {classes.device}: move it with .to(device)")
-    # elsewhere than on the CPU, looking at the values would stop the device's queue
-    if label.device.type == "cpu" and batch and not torch.compiler.is_compiling():
+    if batch and has_values(label):
         low, high = label.aminmax()
         if low < 0 or high >= count:
             raise ValueError(f"label holds classes from {int(low)} to {int(high)}, expected 0 to {count - 1}")

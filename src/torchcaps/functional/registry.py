@@ -28,10 +28,11 @@ class Route(Protocol):
 
 @dataclass(frozen=True)
 class RoutingMethod:
-    """A registered method: what it learns for (J, D), how it routes, and the options with their defaults.
+    """A registered method: what it learns for (J, D), how it routes, and what its callers have to know.
 
-    ``native`` are the names of its parameters in the order in which the native core takes them; None where the core
-    does not have the method.
+    ``options`` are its options with their defaults; ``check`` takes all of them by name, and raises for a wrong value.
+    ``uses_activation`` says whether the input activations change the result. ``native`` are the names of its parameters
+    in the order in which the native core takes them; None where the core does not have the method.
     """
 
     name: str
@@ -39,15 +40,18 @@ class RoutingMethod:
     parameters: Callable[[int, int], dict[str, Start]]
     route: Route
     options: Mapping[str, Any]
+    check: Callable[..., None]
+    uses_activation: bool = True
     native: tuple[str, str] | None = None
 
     def check_options(self, options: Mapping[str, Any]) -> None:
-        """Raise for an option that the method does not have."""
+        """Raise for an option that the method does not have, and for a value that it cannot use."""
         for name in options:
             if name not in self.options:
                 raise TypeError(
                     f"routing {self.name!r} has no option {name!r}; it has {', '.join(sorted(self.options))}"
                 )
+        self.check(**{**self.options, **options})
 
 
 _METHODS: dict[str, RoutingMethod] = {}
@@ -59,15 +63,22 @@ def register_routing(
     label: str,
     algorithm: Callable[..., Any],
     parameters: Callable[[int, int], dict[str, Start]],
+    check: Callable[..., None],
+    uses_activation: bool = True,
     native: tuple[str, str] | None = None,
 ) -> Callable[[Route], Route]:
-    """Register a ``route`` function; its keyword-only arguments and those of ``algorithm`` are the method's options."""
+    """Register a ``route`` function; its keyword-only arguments and those of ``algorithm`` are the method's options.
+
+    ``iterations`` has to be one of them, for layers give it to every method. See :class:`RoutingMethod` for the rest.
+    """
 
     def register(route: Route) -> Route:
         if name in _METHODS:
             raise ValueError(f"routing method {name!r} is registered already")
         options = {**keyword_only(algorithm), **keyword_only(route)}
-        _METHODS[name] = RoutingMethod(name, label, parameters, route, options, native)
+        if "iterations" not in options:
+            raise TypeError(f"routing method {name!r} has no keyword-only argument 'iterations', which layers give it")
+        _METHODS[name] = RoutingMethod(name, label, parameters, route, options, check, uses_activation, native)
         return route
 
     return register
@@ -79,12 +90,14 @@ def keyword_only(function: Callable[..., Any]) -> dict[str, Any]:
     return {a.name: a.default for a in arguments if a.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
-def routing_method(name: str) -> RoutingMethod:
-    """The registered method of that name.
+def routing_method(name: str | RoutingMethod) -> RoutingMethod:
+    """The registered method of that name; a method itself is returned as it is.
 
     >>> routing_method("em").parameters(5, 16)
     {'beta_u': Start(shape=(5,), value=0.0), 'beta_a': Start(shape=(5,), value=0.0)}
     """
+    if isinstance(name, RoutingMethod):
+        return name
     if name not in _METHODS:
         raise ValueError(f"routing={name!r}: expected one of {', '.join(list_routings())}")
     return _METHODS[name]

@@ -32,7 +32,14 @@ def frms_variant(votes: Tensor, *, iterations: int = 2) -> Routed:
     return Routed(pose, torch.softmax(pose.square().sum(-1), dim=-1), coupling)
 
 
-@register_routing("frms_variant", label="Algorithm 3", algorithm=frms_variant, parameters=no_parameters)
+@register_routing(
+    "frms_variant",
+    label="Algorithm 3",
+    algorithm=frms_variant,
+    parameters=no_parameters,
+    check=check_iterations,
+    uses_activation=False,
+)
 def route_frms_variant(votes: Tensor, activation: Tensor, parameters: Parameters, **options: Any) -> Routed:
     """Algorithm 3; it has no use for the input activations."""
     return frms_variant(votes, **options)

@@ -26,6 +26,11 @@ def safe_log(x: Tensor) -> Tensor:
     return torch.where(positive, torch.where(positive, x, 1.0).log(), -torch.inf)
 
 
+def switched_off(activation: Tensor) -> Tensor:
+    """Activations with 0 for those below 0 (where :func:`check_not_negative` could not see them), gradient as at 0."""
+    return activation - activation.detach().clamp(max=0)
+
+
 def log_softmax_outputs(logit: Tensor) -> Tensor:
     """log of the softmax over the outputs j of ``[..., I, J]``; a row that is -inf throughout becomes uniform."""
     empty = (logit == -torch.inf).all(-1, keepdim=True)  # [..., I, 1]

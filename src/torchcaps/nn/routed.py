@@ -64,10 +64,6 @@ class RoutedLayer(nn.Module):
                 "bandwidth is a tensor, which would neither move nor be saved with the layer: "
                 "expected a number; learn_bandwidth=True learns it"
             )
-        # one vote, so that a wrong value of an option is told now and not in the first forward pass
-        start = {name: torch.full(p.shape, p.value) for name, p in self.method.parameters(1, POSE_SIZE).items()}
-        self.method.route(torch.zeros(1, 1, POSE_SIZE), torch.ones(1), start, **self.routing_options)
-
         self.weight = nn.Parameter(torch.empty(inputs, out_capsules, POSE_SIDE, POSE_SIDE))
         truncated_normal_(self.weight, transform_std)
         self.parameter_names = tuple(self.method.parameters(out_capsules, POSE_SIZE))

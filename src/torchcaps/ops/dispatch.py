@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.functional.activation import activation_density
+from torchcaps.functional.checks import check_not_negative
 from torchcaps.functional.kernels import Epanechnikov, Gaussian
 from torchcaps.functional.registry import Parameters, RoutingMethod, list_routings
 from torchcaps.ops import compiled, native, reference
@@ -35,6 +36,8 @@ def route_map(
     The affine, scale and shift ``[16 J]``, is of the poses that are returned; the activation is that of the poses
     without it. Where no gradient is recorded, the native core writes it along with the poses.
     """
+    if method.uses_activation:
+        check_not_negative(capsules.activation)
     backend = requested_backend()
     if backend in ("auto", "native"):
         reason = why_not_native(capsules, method, options, vote_offset)

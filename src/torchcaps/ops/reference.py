@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.functional.registry import Parameters, RoutingMethod
+from torchcaps.functional.weights import switched_off
 from torchcaps.ops.window import Window, gather_fields
 from torchcaps.types import Affine, Capsules, Routed
 
@@ -28,6 +29,7 @@ def route_map(
     pose ``[B, Ho, Wo, J, 16]``, activation ``[B, Ho, Wo, J]``, coupling ``[B, Ho, Wo, I, J]``.
     The affine is of the poses that are returned; the activation is that of the poses without it.
     """
+    capsules = Capsules(capsules.pose, switched_off(capsules.activation))
     pose, activation = gather_fields(capsules, window)  # [B, Ho, Wo, I, 4, 4], [B, Ho, Wo, I]
     votes = torch.einsum("...iab,ijbc->...ijac", pose, weight).flatten(-2)  # [B, Ho, Wo, I, J, 16]
     if vote_offset is not None:
