@@ -278,7 +278,7 @@ def test_reconstruct_wants_a_decoder() -> None:
         ("hybrid32", {"first_channels": 0}, ValueError, "=0.*at least 1"),
         ("hybrid32", {"classes": 0}, ValueError, "classes=0.*at least 1"),
         ("cnn32", {"in_channels": 0}, ValueError, "in_channels=0.*at least 1"),
-        ("hybrid32", {"routing": "fern"}, ValueError, "'fern'.*wanted one of.*frem"),
+        ("hybrid32", {"routing": "fern"}, ValueError, "'fern'.*one of.*frem"),
         ("hybrid32", {"iterations": 0}, ValueError, "iterations=0.*at least 1"),
         ("hybrid32", {"conv_init": "zero"}, ValueError, "'zero'.*paper, torch"),
         ("cnn32", {"conv_init": "zero"}, ValueError, "'zero'.*paper, torch"),
@@ -318,9 +318,9 @@ MODELS = {"hybrid": tiny_hybrid(), "cnn": BaselineCnn((4,), (3,), classes=3, ima
 @pytest.mark.parametrize(
     ("image", "error", "message"),
     [
-        (torch.zeros(1, 1, 7, 8), ValueError, r"\[1, 1, 7, 8\].*wanted \[B, 1, 8, 8\].*image_size"),
-        (torch.zeros(1, 3, 8, 8), ValueError, r"\[1, 3, 8, 8\].*wanted \[B, 1, 8, 8\].*in_channels"),
-        (torch.zeros(1, 8, 8), ValueError, r"\[1, 8, 8\].*wanted \[B, 1, 8, 8\]"),
+        (torch.zeros(1, 1, 7, 8), ValueError, r"\[1, 1, 7, 8\].*expected \[B, 1, 8, 8\].*image_size"),
+        (torch.zeros(1, 3, 8, 8), ValueError, r"\[1, 3, 8, 8\].*expected \[B, 1, 8, 8\].*in_channels"),
+        (torch.zeros(1, 8, 8), ValueError, r"\[1, 8, 8\].*expected \[B, 1, 8, 8\]"),
         (torch.zeros(1, 1, 8, 8, dtype=torch.uint8), TypeError, r"torch\.uint8.*torch\.float32.*\.to\("),
         (torch.zeros(1, 1, 8, 8, dtype=torch.float64), TypeError, r"torch\.float64.*torch\.float32"),
         (torch.zeros(1, 1, 8, 8, device="meta"), ValueError, r"meta.*cpu.*\.to\("),

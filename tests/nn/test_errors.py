@@ -31,25 +31,25 @@ each_routed = pytest.mark.parametrize(
 
 @each_layer
 def test_channels(layer: torch.nn.Module) -> None:
-    with pytest.raises(ValueError, match=r"\[1, 48, 4, 4\].*wanted \[B, 32, H, W\].*2 capsules"):
+    with pytest.raises(ValueError, match=r"\[1, 48, 4, 4\].*expected \[B, 32, H, W\].*2 capsules"):
         layer(capsules(3))
 
 
 @each_layer
 def test_dimensions(layer: torch.nn.Module) -> None:
-    with pytest.raises(ValueError, match=r"\[32, 4, 4\].*wanted \[B, 32, H, W\]"):
+    with pytest.raises(ValueError, match=r"\[32, 4, 4\].*expected \[B, 32, H, W\]"):
         layer(Capsules(*(maps[0] for maps in capsules())))
 
 
 @each_layer
 def test_activation_of_another_shape(layer: torch.nn.Module) -> None:
-    with pytest.raises(ValueError, match=r"activation.*\[1, 2, 4, 5\].*wanted \[1, 2, 4, 4\]"):
+    with pytest.raises(ValueError, match=r"activation.*\[1, 2, 4, 5\].*expected \[1, 2, 4, 4\]"):
         layer(Capsules(capsules().pose, capsules(2, 4, 5).activation))
 
 
 @each_layer
 def test_not_capsules(layer: torch.nn.Module) -> None:
-    with pytest.raises(TypeError, match=r"Tensor.*wanted Capsules"):
+    with pytest.raises(TypeError, match=r"Tensor.*expected Capsules"):
         layer(capsules().pose)
 
 
@@ -84,7 +84,7 @@ def test_map_too_small_for_the_field(window: tuple, size: tuple[int, int], messa
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_map_size_of_class_capsules(shared: bool) -> None:
-    with pytest.raises(ValueError, match=r"4x5.*wanted 4x4"):
+    with pytest.raises(ValueError, match=r"4x5.*expected 4x4"):
         ClassCapsules(2, 3, 4, shared=shared)(capsules(2, 4, 5))
 
 
@@ -96,8 +96,8 @@ def test_class_capsules_want_a_map_size() -> None:
 @pytest.mark.parametrize(
     ("image", "error", "message"),
     [
-        (torch.zeros(1, 3, 4, 4), ValueError, r"\[1, 3, 4, 4\].*wanted \[B, 1, H, W\]"),
-        (torch.zeros(1, 4, 4), ValueError, r"\[1, 4, 4\].*wanted \[B, 1, H, W\]"),
+        (torch.zeros(1, 3, 4, 4), ValueError, r"\[1, 3, 4, 4\].*expected \[B, 1, H, W\]"),
+        (torch.zeros(1, 4, 4), ValueError, r"\[1, 4, 4\].*expected \[B, 1, H, W\]"),
         (torch.zeros(1, 1, 4, 4, dtype=torch.uint8), TypeError, r"torch\.uint8.*torch\.float32"),
         (torch.zeros(1, 1, 4, 4, dtype=torch.float64), TypeError, r"torch\.float64.*torch\.float32"),
         (torch.zeros(1, 1, 4, 4, device="meta"), ValueError, "meta.*cpu"),
@@ -112,8 +112,8 @@ def test_primary_capsules(image: torch.Tensor, error: type[Exception], message: 
 @pytest.mark.parametrize(
     ("pose", "label", "error", "message"),
     [
-        (torch.zeros(2, 4, 16), None, ValueError, r"\[2, 4, 16\].*wanted \[B, 3, 16\]"),
-        (torch.zeros(2, 48), None, ValueError, r"\[2, 48\].*wanted \[B, 3, 16\]"),
+        (torch.zeros(2, 4, 16), None, ValueError, r"\[2, 4, 16\].*expected \[B, 3, 16\]"),
+        (torch.zeros(2, 48), None, ValueError, r"\[2, 48\].*expected \[B, 3, 16\]"),
         (torch.zeros(2, 3, 16).double(), None, TypeError, r"torch\.float64.*torch\.float32"),
         (torch.zeros(2, 3, 16), torch.tensor([0]), ValueError, r"label.*\[1\].*expected \[2\]"),
     ],
@@ -174,7 +174,7 @@ def test_iterations(make: Make, routing: str, iterations: object) -> None:
         ({"routing": "em", "kernel": "gaussian"}, TypeError, "'em'.*'kernel'.*final_lambda"),
         ({"routing": "em", "variance_floor": 0}, ValueError, "variance_floor=0.*positive"),
         ({"transform_std": 0}, ValueError, "transform_std=0.*positive"),
-        ({"beta_init": "one"}, ValueError, "'one'.*wanted one of neutral, paper"),
+        ({"beta_init": "one"}, ValueError, "'one'.*expected one of neutral, paper"),
     ],
     ids=str,
 )
@@ -216,13 +216,13 @@ def test_window(arguments: dict, message: str) -> None:
     ],
 )
 def test_sizes(make: Make, message: str) -> None:
-    with pytest.raises(ValueError, match=f"{message}.*wanted a whole number of at least 1"):
+    with pytest.raises(ValueError, match=f"{message}.*expected a whole number of at least 1"):
         make()
 
 
 @pytest.mark.parametrize("make", [lambda **o: PrimaryCapsules(1, 2, **o), lambda **o: PoseResidual(2, **o)])
 def test_conv_init(make: Make) -> None:
-    with pytest.raises(ValueError, match=r"'zero'.*wanted one of paper, torch"):
+    with pytest.raises(ValueError, match=r"'zero'.*expected one of paper, torch"):
         make(conv_init="zero")
 
 

@@ -48,7 +48,7 @@ def test_environment_variable() -> None:
     found = subprocess.run(run, env={"TORCHCAPS_BACKEND": "reference"}, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "reference"
     wrong = subprocess.run(run, env={"TORCHCAPS_BACKEND": "gpu"}, capture_output=True, text=True, check=False)
-    assert "TORCHCAPS_BACKEND='gpu': wanted one of auto" in wrong.stderr
+    assert "TORCHCAPS_BACKEND='gpu': expected one of auto" in wrong.stderr
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_compiled_equals_reference_for_any_batch_size() -> None:
 
 def test_compiled_without_a_compiler_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
-    with use_backend("compiled"), pytest.raises(BackendUnavailableError, match=r"wants a C\+\+ compiler"):
+    with use_backend("compiled"), pytest.raises(BackendUnavailableError, match=r"needs a C\+\+ compiler"):
         CapsuleConv2d(2, 3)(capsules())
 
 

@@ -34,8 +34,9 @@ class BaselineCnn(Network):
     ) -> None:
         super().__init__(classes, in_channels, image_size)
         check_positive(type(self).__name__, first_channels=first_channels)
-        if image_size % 2 ** (len(widths) + 1):
-            raise ValueError(f"image_size={image_size}: wanted a multiple of {2 ** (len(widths) + 1)}, for the pooling")
+        shrink = 2 ** (len(widths) + 1)
+        if image_size % shrink:
+            raise ValueError(f"image_size={image_size}: expected a multiple of {shrink}, for the pooling")
         sizes = list(zip((first_channels, *widths), (5, *kernels), strict=True))
         self.layers = pooled_convolutions(in_channels, sizes, conv_init=conv_init, norm=norm)
         self.layers.append(convolution(sizes[-1][0], classes, 3, conv_init))
@@ -50,14 +51,14 @@ class BaselineCnn(Network):
 def pooled_convolutions(
     in_channels: int, sizes: Sequence[tuple[int, int]], *, conv_init: ConvInit, norm: Norm
 ) -> nn.Sequential:
-    """Convolutions of so many channels and such kernels, each with its norm, ReLU and 2x2 max pooling."""
+    """Convolutions of so many channels and such kernels, each with its norm, 2x2 max pooling and ReLU."""
     layers = nn.Sequential()
     for channels, kernel in sizes:
         if norm is None:
             layers.append(convolution(in_channels, channels, kernel, conv_init))
         else:
             layers.append(Convolution(in_channels, channels, kernel, conv_init=conv_init, norm=norm))
-        layers.extend([nn.ReLU(inplace=True), nn.MaxPool2d(2)])
+        layers.extend([nn.MaxPool2d(2), nn.ReLU()])  # in this order: the same values, from a quarter as many
         in_channels = channels
     return layers
 

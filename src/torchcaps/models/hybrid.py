@@ -14,6 +14,7 @@ from torchcaps.nn import CapsuleConv2d, ClassCapsules, Decoder, PoseResidual, Pr
 from torchcaps.nn.initial import ConvInit
 from torchcaps.nn.norm import Norm
 from torchcaps.nn.routed import BetaInit, check_positive
+from torchcaps.ops.layout import channels_last
 from torchcaps.types import POSE_SIZE, Capsules, Classified
 
 
@@ -88,12 +89,12 @@ class HybridNetwork(Network):
         shrink = 2 ** len(widths) * math.prod(stage.stride for stage in stages)
         if image_size % shrink:
             raise ValueError(
-                f"image_size={image_size}: wanted a multiple of {shrink}, the product of the network's strides"
+                f"image_size={image_size}: expected a multiple of {shrink}, the product of the network's strides"
             )
         *pooled, (channels, kernel) = zip((first_channels, *widths), (5, *kernels), strict=True)
         if channels % POSE_SIZE:
             name = "the last of widths" if widths else "first_channels"
-            raise ValueError(f"{name}={channels}: wanted a multiple of {POSE_SIZE}, the size of a pose")
+            raise ValueError(f"{name}={channels}: expected a multiple of {POSE_SIZE}, the size of a pose")
         options = {
             "routing": routing,
             "iterations": iterations,
@@ -124,7 +125,7 @@ class HybridNetwork(Network):
     def forward(self, image: Tensor) -> Classified:
         """``[B, in_channels, S, S]`` -> pose ``[B, classes, 16]``, activation ``[B, classes]``."""
         self.check_image(image)
-        capsules: Capsules = self.stages(self.primary(self.body(image)))
+        capsules: Capsules = self.stages(self.primary(self.body(channels_last(image))))
         output: Classified = self.class_capsules(capsules)
         return output
 

@@ -17,10 +17,10 @@ class Network(nn.Module):
     def check_image(self, image: Tensor) -> None:
         """Raise unless these are ``[B, in_channels, image_size, image_size]`` of the weights' type, on their device."""
         name = type(self).__name__
-        wanted = (self.in_channels, self.image_size, self.image_size)
-        if image.dim() != 4 or image.shape[1:] != wanted:
+        expected = (self.in_channels, self.image_size, self.image_size)
+        if image.dim() != 4 or image.shape[1:] != expected:
             raise ValueError(
-                f"{name}: got images of shape {list(image.shape)}, wanted [B, {', '.join(map(str, wanted))}]: "
+                f"{name}: got images of shape {list(image.shape)}, expected [B, {', '.join(map(str, expected))}]: "
                 "resize the images, or create the model with in_channels and image_size to match"
             )
         check_placement(name, "the image", image, next(self.parameters()))

@@ -36,7 +36,7 @@ def create_model(name: str, *, pretrained: str | None = None, **options: Any) ->
     (torch.Size([2, 10]), torch.Size([2, 10, 16]), torch.Size([2, 1, 32, 32]))
     """
     if name not in _MODELS:
-        raise ValueError(f"model {name!r}: wanted one of {', '.join(list_models())}")
+        raise ValueError(f"model {name!r}: expected one of {', '.join(list_models())}")
     build = _MODELS[name]
     known = model_options(build, options)
     for option in options:

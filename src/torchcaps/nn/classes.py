@@ -41,7 +41,7 @@ class ClassCapsules(RoutedLayer):
     ) -> None:
         check_positive("ClassCapsules", classes=classes)
         if map_size is None and not shared:
-            raise ValueError("ClassCapsules: wanted map_size (height and width of the map), or shared=True")
+            raise ValueError("ClassCapsules: expected map_size (height and width of the map), or shared=True")
         size = None if map_size is None else pair("map_size", map_size, 1)
         places = 1 if shared or size is None else size[0] * size[1]
         super().__init__(
@@ -63,7 +63,7 @@ class ClassCapsules(RoutedLayer):
         height, width = capsules.pose.shape[2:]
         if self.map_size not in (None, (height, width)):
             raise ValueError(
-                f"ClassCapsules: got a map of {height}x{width}, wanted {'x'.join(map(str, self.map_size or ()))}, "
+                f"ClassCapsules: got a map of {height}x{width}, expected {'x'.join(map(str, self.map_size or ()))}, "
                 "the map_size that the layer was made for"
             )
         weight: Tensor = self.weight

@@ -12,7 +12,7 @@ def pair(name: str, value: int | tuple[int, int], least: int) -> tuple[int, int]
     """A size for height and width, given as one number or two."""
     both = tuple(value) if isinstance(value, tuple | list) else (value, value)
     if len(both) != 2 or not all(isinstance(x, int) and not isinstance(x, bool) and x >= least for x in both):
-        raise ValueError(f"{name}={value!r}: wanted a whole number of at least {least}, or two of them")
+        raise ValueError(f"{name}={value!r}: expected a whole number of at least {least}, or two of them")
     return both[0], both[1]
 
 

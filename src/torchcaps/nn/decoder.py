@@ -40,7 +40,7 @@ class Decoder(nn.Module):
         The poses of all classes but ``label`` are masked; without a label the poses are taken as they are.
         """
         if pose.dim() != 3 or pose.shape[1:] != (self.classes, POSE_SIZE):
-            raise ValueError(f"Decoder: pose has shape {list(pose.shape)}, wanted [B, {self.classes}, {POSE_SIZE}]")
+            raise ValueError(f"Decoder: pose has shape {list(pose.shape)}, expected [B, {self.classes}, {POSE_SIZE}]")
         first = self.layers[0]
         assert isinstance(first, nn.Linear)
         check_placement("Decoder", "pose", pose, first.weight)

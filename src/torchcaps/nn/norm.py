@@ -1,7 +1,7 @@
 """Batch normalisation (Ioffe and Szegedy 2015); in evaluation it is folded into what comes before it.
 
 A layer's norm is a plain ``nn.BatchNorm2d``, with its state, freezing and modes as users know them. What is folded is
-worked out in each call, differentiably, and never kept; a norm that was replaced, or that has hooks, is called.
+worked out in each call, differentiably, and never kept; a norm that was replaced or that has hooks is called.
 """
 
 from typing import Literal
@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torchcaps.nn.initial import ConvInit, convolution, has_hooks, is_as_made
+from torchcaps.nn.initial import ConvInit, convolution
+from torchcaps.nn.watched import is_plain_conv, is_watched, own_output
 
 Norm = Literal["batch"] | None
 NORMS = (None, "batch")
@@ -25,7 +26,7 @@ def make_norm(norm: Norm, channels: int) -> nn.BatchNorm2d | None:
 
 def affine_of(norm: nn.Module) -> tuple[Tensor, Tensor] | None:
     """Scale and shift ``[C]`` of a norm in evaluation; None for one that has to be called."""
-    if type(norm) is not nn.BatchNorm2d or norm.training or has_hooks(norm):
+    if type(norm) is not nn.BatchNorm2d or norm.training or is_watched(norm):
         return None
     mean, variance = norm.running_mean, norm.running_var
     if mean is None or variance is None:  # it takes the statistics of each batch
@@ -45,21 +46,14 @@ def folded(conv: nn.Conv2d, affine: tuple[Tensor, Tensor]) -> tuple[Tensor, Tens
     return (conv.weight * scale.view(-1, 1, 1, 1)).to(conv.weight.dtype), bias.to(conv.weight.dtype)
 
 
-def is_watched(norm: nn.Module) -> bool:
-    """Whether what a norm gives may be someone else's, not to be written into: it was replaced, or has hooks."""
-    return not isinstance(norm, nn.BatchNorm2d) or has_hooks(norm)
-
-
 def convolve(conv: nn.Conv2d, norm: nn.Module | None, maps: Tensor) -> Tensor:
     """norm(conv(maps)), in evaluation as one convolution; what it gives may be overwritten."""
-    affine = affine_of(norm) if norm is not None and is_as_made(conv) else None
+    affine = affine_of(norm) if norm is not None and is_plain_conv(conv) else None
     if affine is not None:
         return F.conv2d(maps, *folded(conv, affine), padding="same")
     convolved: Tensor = conv(maps)
-    if norm is None:
-        return convolved
-    normed: Tensor = norm(convolved)
-    return normed.clone() if is_watched(norm) else normed
+    result: Tensor = convolved if norm is None else norm(convolved)
+    return result if own_output(conv if norm is None else norm) else result.clone()
 
 
 class Convolution(nn.Module):

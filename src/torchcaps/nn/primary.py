@@ -2,9 +2,11 @@
 
 from torch import Tensor, nn
 
-from torchcaps.nn.initial import ConvInit, convolution, is_as_made
+from torchcaps.nn.initial import ConvInit, convolution
 from torchcaps.nn.norm import Norm, convolve, make_norm
 from torchcaps.nn.routed import check_placement, check_positive
+from torchcaps.nn.watched import is_plain_conv
+from torchcaps.ops.layout import channels_last
 from torchcaps.ops.primary import primary_capsules
 from torchcaps.types import POSE_SIZE, Capsules
 
@@ -39,12 +41,12 @@ class PrimaryCapsules(nn.Module):
         """``[B, in_channels, H, W]`` -> ``[B, 16 capsules, H, W]``, ``[B, capsules, H, W]``."""
         if image.dim() != 4 or image.shape[1] != self.pose.in_channels:
             raise ValueError(
-                f"PrimaryCapsules: got shape {list(image.shape)}, wanted [B, {self.pose.in_channels}, H, W]"
+                f"PrimaryCapsules: got shape {list(image.shape)}, expected [B, {self.pose.in_channels}, H, W]"
             )
         check_placement("PrimaryCapsules", "the image", image, self.pose.weight)
-        maps = convolve(self.pose, self.norm, image)  # [B, 16 capsules, H, W]
+        maps = convolve(self.pose, self.norm, channels_last(image))  # [B, 16 capsules, H, W]
         head = self.activation
-        if is_as_made(head) and head.bias is not None:
+        if is_plain_conv(head) and head.bias is not None:
             return Capsules(*primary_capsules(maps, head.weight, head.bias))
-        pose = maps.relu_()  # the layer was replaced, or someone looks at it: it has to be called
-        return Capsules(pose, head(pose).sigmoid_())
+        pose = maps.relu_()
+        return Capsules(pose, head(pose).sigmoid())

@@ -2,9 +2,10 @@
 
 from torch import nn
 
-from torchcaps.nn.initial import ConvInit, convolution, is_as_made
-from torchcaps.nn.norm import Norm, affine_of, convolve, folded, is_watched, make_norm
+from torchcaps.nn.initial import ConvInit, convolution
+from torchcaps.nn.norm import Norm, affine_of, convolve, folded, make_norm
 from torchcaps.nn.routed import check_capsules, check_positive
+from torchcaps.nn.watched import is_plain_conv, own_output
 from torchcaps.ops.residual import pose_convolution, pose_residual
 from torchcaps.types import POSE_SIZE, Capsules
 
@@ -32,11 +33,11 @@ class PoseResidual(nn.Module):
         """``[B, 16 n, H, W]``, ``[B, n, H, W]`` -> the same shapes."""
         pose, activation = check_capsules("PoseResidual", capsules, self.capsules, self.conv.weight)
         conv, norm = self.conv, self.norm
-        if not is_as_made(conv):
+        if not is_plain_conv(conv):
             return Capsules(convolve(conv, norm, pose).add_(pose).relu_(), activation)
         if norm is None:
             return Capsules(pose_residual(pose, conv.weight, conv.bias), activation)
         if affine := affine_of(norm):
             return Capsules(pose_residual(pose, *folded(conv, affine)), activation)
         maps = norm(pose_convolution(pose, conv.weight, conv.bias))  # [B, 16 n, H, W]
-        return Capsules((maps + pose if is_watched(norm) else maps.add_(pose)).relu_(), activation)
+        return Capsules((maps.add_(pose) if own_output(norm) else maps + pose).relu_(), activation)

@@ -50,7 +50,7 @@ class RoutedLayer(nn.Module):
         check_positive(type(self).__name__, in_capsules=in_capsules, out_capsules=out_capsules)
         check_number("transform_std", transform_std)
         if beta_init not in BETA_INITS:
-            raise ValueError(f"beta_init={beta_init!r}: wanted one of {', '.join(BETA_INITS)}")
+            raise ValueError(f"beta_init={beta_init!r}: expected one of {', '.join(BETA_INITS)}")
         self.in_capsules, self.out_capsules = in_capsules, out_capsules
         self.method = routing_method(routing)
         self.routing_options = {"iterations": iterations, **routing_options}
@@ -134,7 +134,7 @@ class RoutedLayer(nn.Module):
         return {**self.__dict__, "_records": ()}  # a copy made while recording does not record
 
     def check(self, capsules: Capsules) -> Capsules:
-        """The capsules, or an error that says what came and what was wanted."""
+        """The capsules, or an error that says what came and what was expected."""
         return check_capsules(type(self).__name__, capsules, self.in_capsules, self.weight)
 
     def describe_routing(self) -> str:
@@ -172,21 +172,21 @@ def check_positive(layer: str, **sizes: int) -> None:
     """Raise unless each size is a whole number of at least 1."""
     for name, size in sizes.items():
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-            raise ValueError(f"{layer}: {name}={size!r}, wanted a whole number of at least 1")
+            raise ValueError(f"{layer}: {name}={size!r}, expected a whole number of at least 1")
 
 
 def check_capsules(layer: str, capsules: Capsules, n: int, weight: Tensor) -> Capsules:
     """Raise unless these are maps of ``n`` capsules on the weight's device and of its type."""
     if not isinstance(capsules, tuple) or len(capsules) != 2:
-        raise TypeError(f"{layer}: got {type(capsules).__name__}, wanted Capsules(pose, activation)")
+        raise TypeError(f"{layer}: got {type(capsules).__name__}, expected Capsules(pose, activation)")
     pose, activation = capsules
     if pose.dim() != 4 or pose.shape[1] != POSE_SIZE * n:
         raise ValueError(
-            f"{layer}: pose has shape {list(pose.shape)}, wanted [B, {POSE_SIZE * n}, H, W] for {n} capsules"
+            f"{layer}: pose has shape {list(pose.shape)}, expected [B, {POSE_SIZE * n}, H, W] for {n} capsules"
         )
-    wanted = (pose.shape[0], n, *pose.shape[2:])
-    if activation.shape != wanted:
-        raise ValueError(f"{layer}: activation has shape {list(activation.shape)}, wanted {list(wanted)}")
+    expected = (pose.shape[0], n, *pose.shape[2:])
+    if activation.shape != expected:
+        raise ValueError(f"{layer}: activation has shape {list(activation.shape)}, expected {list(expected)}")
     for name, value in (("pose", pose), ("activation", activation)):
         check_placement(layer, name, value, weight)
     return Capsules(pose, activation)

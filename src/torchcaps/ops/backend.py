@@ -20,7 +20,7 @@ class BackendUnavailableError(UserError, RuntimeError):
 def requested_backend() -> str:
     """The backend asked for by :class:`use_backend` or the environment variable ``TORCHCAPS_BACKEND``."""
     if _requested not in BACKENDS:
-        raise OptionError(f"{VARIABLE}={_requested!r}: wanted one of {', '.join(BACKENDS)}")
+        raise OptionError(f"{VARIABLE}={_requested!r}: expected one of {', '.join(BACKENDS)}")
     return _requested
 
 
@@ -43,7 +43,7 @@ class use_backend:  # noqa: N801 - reads as the function that it also is
     def __init__(self, name: Backend) -> None:
         global _requested
         if name not in BACKENDS:
-            raise ValueError(f"use_backend({name!r}): wanted one of {', '.join(BACKENDS)}")
+            raise ValueError(f"use_backend({name!r}): expected one of {', '.join(BACKENDS)}")
         self._name = name
         self._before, _requested = _requested, name
 

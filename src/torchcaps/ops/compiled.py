@@ -22,7 +22,7 @@ COMPILERS = ("g++", "clang++", "c++")
 def why_not(device: torch.device) -> str | None:
     """Why ``torch.compile`` cannot serve on a device, or None where it can."""
     if device.type == "cpu" and not any(shutil.which(name) for name in (os.environ.get("CXX"), *COMPILERS) if name):
-        return f"torch.compile wants a C++ compiler, and none of {', '.join(COMPILERS)} was found"
+        return f"torch.compile needs a C++ compiler, and none of {', '.join(COMPILERS)} was found"
     return None
 
 

@@ -21,7 +21,7 @@ class Window(NamedTuple):
         if height + 2 * ph < kh or width + 2 * pw < kw:
             raise ValueError(
                 f"a {kh}x{kw} field does not fit into a {height}x{width} map with padding {ph}x{pw}: "
-                "wanted a larger map, a smaller kernel_size, or more padding"
+                "expected a larger map, a smaller kernel_size, or more padding"
             )
         return (height + 2 * ph - kh) // sh + 1, (width + 2 * pw - kw) // sw + 1
 
