@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import warnings
+from unittest import mock
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ from torch.testing import assert_close
 
 from torchcaps import BackendUnavailableError, Capsules, use_backend
 from torchcaps.functional import Gaussian, Mahalanobis
-from torchcaps.nn import CapsuleConv2d, ClassCapsules, PrimaryCapsules, record_routing
+from torchcaps.nn import CapsuleConv2d, ClassCapsules, PoseResidual, PrimaryCapsules, record_routing
 from torchcaps.ops import backend, dispatch, native
 
 
@@ -40,6 +41,48 @@ def test_function_and_context_manager() -> None:
 def test_unknown_name() -> None:
     with pytest.raises(ValueError, match=r"'gpu'.*auto, native, compiled, reference"):
         use_backend("gpu")
+    with pytest.raises(ValueError, match=r"'gpu'.*auto, native, compiled, reference"):
+        use_backend("native", residual="gpu")
+    assert backend.requested_backend() != "gpu"
+
+
+# What each operation calls in the core, and a call of it.
+CALLS = {
+    "routing": ("forward", lambda: CapsuleConv2d(2, 3)(capsules())),
+    "primary": ("primary_forward", lambda: PrimaryCapsules(1, 2)(torch.randn(2, 1, 8, 8))),
+    "residual": (
+        "residual_forward",
+        lambda: PoseResidual(2)(Capsules(torch.randn(9, 32, 8, 8), torch.rand(9, 2, 8, 8))),
+    ),
+}
+
+
+@pytest.mark.parametrize("operation", backend.OPERATIONS)
+@pytest.mark.parametrize("name", backend.BACKENDS)
+def test_the_choice_means_the_same_for_every_operation(
+    name: str, operation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    core = mock.Mock(wraps=native.core)
+    monkeypatch.setattr(native, "core", core)
+    called, call = CALLS[operation]
+
+    def is_native() -> bool:
+        core.reset_mock()
+        with torch.no_grad():
+            call()
+        return called in {name for name, *_ in core.method_calls}
+
+    with use_backend(name):
+        assert is_native() == (name in ("auto", "native"))
+    with use_backend("reference", **{operation: name}):
+        assert is_native() == (name in ("auto", "native"))
+    with use_backend("native", **{operation: "reference"}):
+        assert not is_native()
+    monkeypatch.setattr(native, "core", None)
+    monkeypatch.setattr(native, "MISSING", "the native core is not built (for this test)")
+    if name == "native":
+        with use_backend(name), pytest.raises(BackendUnavailableError, match="not built"):
+            call()
 
 
 def test_environment_variable() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.testing import assert_close
 
-from torchcaps import use_backend
+from torchcaps import BackendUnavailableError, use_backend
 from torchcaps.nn import PrimaryCapsules
 from torchcaps.ops import native
 from torchcaps.ops.primary import (
@@ -137,23 +137,27 @@ def test_exports_with_any_batch_size() -> None:
 def test_other_types_run_in_plain_pytorch(dtype: torch.dtype) -> None:
     layer, image = PrimaryCapsules(1, 2), torch.randn(2, 1, 8, 8)
     wanted = layer(image)
-    with use_backend("native"):
-        pose, activation = layer.to(dtype)(image.to(dtype))
+    pose, activation = layer.to(dtype)(image.to(dtype))
     assert pose.dtype == activation.dtype == dtype
     assert_close(activation.float(), wanted.activation, rtol=0.02, atol=0.02)
+    with use_backend("native"), pytest.raises(BackendUnavailableError, match=f"float32; type of maps: {dtype}"):
+        layer(image.to(dtype))
 
 
 def test_autocast_chooses_the_types_as_before() -> None:
     layer, image = PrimaryCapsules(1, 2), torch.randn(2, 1, 8, 8)
-    with use_backend("native"), torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
         assert {maps.dtype for maps in layer(image)} == {torch.bfloat16}
+        with use_backend("native"), pytest.raises(BackendUnavailableError, match=r"type of maps: torch\.bfloat16"):
+            layer(image)
 
 
 def test_vmap_runs_in_plain_pytorch() -> None:
     maps, weight, bias = (t.float() for t in tensors())
-    with use_backend("native"):
-        stacked = torch.func.vmap(lambda m: primary_capsules(m, weight, bias))(maps.clone().unsqueeze(0))
+    stacked = torch.func.vmap(lambda m: primary_capsules(m, weight, bias))(maps.clone().unsqueeze(0))
     assert_close(stacked[1][0], native_primary(maps, weight, bias)[1])
+    with use_backend("native"), pytest.raises(BackendUnavailableError, match=r"torch\.func"):
+        torch.func.vmap(lambda m: primary_capsules(m, weight, bias))(maps.clone().unsqueeze(0))
 
 
 @pytest.mark.parametrize("function", [native_primary, primary_capsules])

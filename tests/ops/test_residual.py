@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.testing import assert_close
 
 from support import threads
-from torchcaps import Capsules, create_model, use_backend
+from torchcaps import BackendUnavailableError, Capsules, create_model, use_backend
 from torchcaps.nn import PoseResidual
 from torchcaps.ops import native, residual
 from torchcaps.ops.residual import (
@@ -182,14 +182,22 @@ def test_where_the_operator_serves() -> None:
         assert uses_the_operator(pose.detach(), weight, None)
         assert uses_the_operator(pose, weight.detach(), bias.detach())
         assert uses_the_operator(pose, floats(*tensors(kernel=5))[1], bias)
-        assert not uses_the_operator(pose, floats(*tensors(kernel=7))[1], bias)
-        assert not uses_the_operator(pose[:, :, :2, :2], weight, bias)  # a tile would be mostly empty
-        assert not uses_the_operator(pose, weight[:, :, :2, :2], bias)
-        assert not uses_the_operator(pose, weight[:, :, :, :1], bias)
-        assert not uses_the_operator(pose[:, :24], weight[:24, :24], bias[:24])
-        assert not uses_the_operator(pose.double(), weight.double(), bias.double())
+        assert not uses_the_operator(pose[:, :, :2, :2], weight, bias)  # for speed: a tile would be mostly empty
     with use_backend("reference"):
         assert not uses_the_operator(pose, weight, bias)
+    with use_backend("native", residual="reference"):
+        assert not uses_the_operator(pose, weight, bias)
+    for inputs, reason in (
+        ((pose, floats(*tensors(kernel=7))[1], bias), "kernels of 3x3 and 5x5, not 7x7"),
+        ((pose, weight[:, :, :2, :2], bias), "not 2x2"),
+        ((pose, weight[:, :, :, :1], bias), "not 3x1"),
+        ((pose[:, :24], weight[:24, :24], bias[:24]), "16 n channels"),
+        ((pose.double(), weight.double(), bias.double()), r"float32; type of pose: torch\.float64"),
+    ):
+        with use_backend("auto"):
+            assert not uses_the_operator(*inputs)
+        with use_backend("native"), pytest.raises(BackendUnavailableError, match=f'{reason}.*"reference"'):
+            pose_residual(*inputs)
 
 
 def test_opcheck() -> None:
@@ -235,23 +243,28 @@ def test_a_network_exports_with_any_batch_size() -> None:
 def test_other_types_run_in_plain_pytorch(dtype: torch.dtype) -> None:
     layer, capsules = PoseResidual(2), Capsules(torch.randn(2, 32, 8, 8), torch.rand(2, 2, 8, 8))
     wanted = layer(capsules).pose
-    with use_backend("native"):
-        pose = layer.to(dtype)(Capsules(*(t.to(dtype) for t in capsules))).pose
+    layer, capsules = layer.to(dtype), Capsules(*(t.to(dtype) for t in capsules))
+    pose = layer(capsules).pose
     assert pose.dtype == dtype
     assert_close(pose.float(), wanted, rtol=0.02, atol=0.02)
+    with use_backend("native"), pytest.raises(BackendUnavailableError, match=f"float32; type of pose: {dtype}"):
+        layer(capsules)
 
 
 def test_autocast_chooses_the_types_as_before() -> None:
     layer, capsules = PoseResidual(2), Capsules(torch.randn(2, 32, 8, 8), torch.rand(2, 2, 8, 8))
-    with use_backend("native"), torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast("cpu", dtype=torch.bfloat16):
         assert layer(capsules).pose.dtype == torch.bfloat16
+        with use_backend("native"), pytest.raises(BackendUnavailableError, match=r"autocast asks for torch\.bfloat16"):
+            layer(capsules)
 
 
 def test_vmap_runs_in_plain_pytorch() -> None:
     pose, weight, bias = floats(*tensors())
-    with use_backend("native"):
-        stacked = torch.func.vmap(lambda p: pose_residual(p, weight, bias))(pose.unsqueeze(0))
+    stacked = torch.func.vmap(lambda p: pose_residual(p, weight, bias))(pose.unsqueeze(0))
     assert_close(stacked[0], reference_residual(pose, weight, bias))
+    with use_backend("native"), pytest.raises(BackendUnavailableError, match=r"torch\.func"):
+        torch.func.vmap(lambda p: pose_residual(p, weight, bias))(pose.unsqueeze(0))
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -264,11 +277,10 @@ def test_forward_mode_derivatives_run_in_plain_pytorch(compiled: bool) -> None:
 
     run = torch.compile(derivative, fullgraph=True, backend="aot_eager") if compiled else derivative
     wanted = derivative(reference_residual, pose)
-    with use_backend("native"):
-        assert_close(run(pose_residual, pose), wanted)
-        with torch.autograd.forward_ad.dual_level():
-            output = pose_residual(torch.autograd.forward_ad.make_dual(pose, along), weight, bias)
-            assert_close(torch.autograd.forward_ad.unpack_dual(output).tangent, wanted)
+    assert_close(run(pose_residual, pose), wanted)
+    with torch.autograd.forward_ad.dual_level():
+        output = pose_residual(torch.autograd.forward_ad.make_dual(pose, along), weight, bias)
+        assert_close(torch.autograd.forward_ad.unpack_dual(output).tangent, wanted)
 
 
 def test_few_tiles_run_in_plain_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from torchcaps.bench.plan import HYBRID
 from torchcaps.data import BatchLoader, Split, preset
 from torchcaps.functional import spread_loss
 from torchcaps.models import HYBRID64, HybridNetwork, Network, create_model
-from torchcaps.nn import PoseResidual, RoutedLayer
+from torchcaps.nn import RoutedLayer
 from torchcaps.ops.backend import use_backend
 from torchcaps.types import Capsules, Classified
 
@@ -49,21 +49,19 @@ class NetworkCase:
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
         model = self.network().to(memory_format=layout)  # type: ignore[call-overload]
         model.train(self.mode == "training")
-        if self.plain_convolutions:
-            for block in model.modules():
-                if isinstance(block, PoseResidual):  # which calls a convolution that somebody watches
-                    block.conv.register_forward_hook(lambda *_: None)
         image = torch.randn(self.batch, model.in_channels, model.image_size, model.image_size)
         image = image.contiguous(memory_format=layout)
         label = torch.randint(model.classes, (self.batch,))
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 
+        residual: Any = "reference" if self.plain_convolutions else self.backend
+
         def inference() -> None:
-            with use_backend(self.backend), torch.no_grad():
+            with use_backend(self.backend, residual=residual), torch.no_grad():
                 model(image)
 
         def training() -> None:
-            with use_backend(self.backend):
+            with use_backend(self.backend, residual=residual):
                 optimizer.zero_grad()
                 torch.autograd.backward(spread_loss(model(image).activation, label, margin=0.5))
                 optimizer.step()

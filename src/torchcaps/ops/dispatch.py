@@ -13,7 +13,7 @@ from torchcaps.functional.checks import check_not_negative
 from torchcaps.functional.kernels import Epanechnikov, Gaussian
 from torchcaps.functional.registry import Parameters, RoutingMethod, list_routings
 from torchcaps.ops import compiled, native, reference
-from torchcaps.ops.backend import BackendUnavailableError, requested_backend
+from torchcaps.ops.backend import choose, requested_backend
 from torchcaps.ops.window import Window
 from torchcaps.types import POSE_SIZE, Affine, Capsules
 
@@ -38,18 +38,16 @@ def route_map(
     """
     if method.uses_activation:
         check_not_negative(capsules.activation)
-    backend = requested_backend()
-    if backend in ("auto", "native"):
-        reason = why_not_native(capsules, method, options, vote_offset)
-        if reason is None:
-            full = {**method.options, **options}
-            return _route_natively(capsules, weight, parameters, window, method, full, affine)
-        if backend == "native":
-            raise BackendUnavailableError(f'use_backend("native"): {reason}; "reference" serves every call')
-        if native.core is None and not torch.compiler.is_compiling():
-            warn_of_missing_core()
-    if backend == "compiled" and (reason := compiled.why_not(capsules.pose.device)):
-        raise BackendUnavailableError(f'use_backend("compiled"): {reason}; "reference" serves every call')
+    why_not = {
+        "native": lambda: why_not_native(capsules, method, options, vote_offset),
+        "compiled": lambda: compiled.why_not(capsules.pose.device),
+    }
+    backend = choose("routing", why_not)
+    if backend == "native":
+        full = {**method.options, **options}
+        return _route_natively(capsules, weight, parameters, window, method, full, affine)
+    if native.core is None and requested_backend("routing") == "auto" and not torch.compiler.is_compiling():
+        warn_of_missing_core()
     route = compiled.route_map if backend == "compiled" else reference.route_map
     routed = route(
         capsules,
@@ -68,15 +66,11 @@ def why_not_native(
     capsules: Capsules, method: RoutingMethod, options: Mapping[str, Any], vote_offset: Tensor | None
 ) -> str | None:
     """Why the native core cannot serve a call, or None where it can."""
-    pose, full = capsules.pose, {**method.options, **options}
-    if native.core is None:
-        return native.MISSING
-    if method.native is None:
+    full = {**method.options, **options}
+    if method.native is None and native.core is not None:
         return f"the native core routes by {', '.join(list_routings(native=True))}, not by {method.name}"
-    if pose.device.type != "cpu":
-        return f"the native core runs on the CPU, and the capsules are on {pose.device}"
-    if pose.dtype != torch.float32:
-        return f"the native core computes in float32, and the capsules are {pose.dtype}"
+    if reason := native.why_not(capsules=capsules.pose):
+        return reason
     if vote_offset is not None:
         return "the native core has no coordinate addition"
     for name in ("kernel", "activation_kernel"):
@@ -84,8 +78,6 @@ def why_not_native(
             return f"the native core has the kernels epanechnikov and gaussian, not {name}={full[name]!r}"
     if "distance" in full and full["distance"] not in NATIVE_DISTANCES:
         return f"the native core has the distances {' and '.join(NATIVE_DISTANCES)}, not {full['distance']!r}"
-    if native.is_transformed():
-        return "the native core has no rules for torch.func transforms and forward-mode derivatives"
     return None
 
 

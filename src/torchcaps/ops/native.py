@@ -154,6 +154,20 @@ def _spec(
     )
 
 
+def why_not(**tensors: Tensor | None) -> str | None:
+    """Why the core cannot serve a call with such tensors, or None where it can."""
+    if core is None:
+        return MISSING
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.device.type != "cpu":
+            return f"the native core runs on the CPU; device of {name}: {tensor.device}"
+        if tensor is not None and tensor.dtype != torch.float32:
+            return f"the native core computes in float32; type of {name}: {tensor.dtype}"
+    if is_transformed():
+        return "the native core has no rules for torch.func transforms and forward-mode derivatives"
+    return None
+
+
 def is_transformed() -> bool:
     """Whether torch.func transforms or forward-mode derivatives are at work, for which the operators have no rules."""
     return torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torchcaps.ops import native
-from torchcaps.ops.backend import requested_backend
+from torchcaps.ops.backend import choose
 
 
 def primary_capsules(maps: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
@@ -15,7 +15,7 @@ def primary_capsules(maps: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor
 
     Shapes: weight ``[n, 16 n, 1, 1]``, bias ``[n]`` -> pose ``[B, 16 n, H, W]``, activation ``[B, n, H, W]``.
     """
-    if requested_backend() not in ("auto", "native") or not _core_serves(maps, weight, bias):
+    if choose("primary", {"native": lambda: native.why_not(maps=maps, weight=weight, bias=bias)}) == "reference":
         return reference_primary(maps, weight, bias)
     run: Any = native_primary if torch.compiler.is_compiling() else _InPlace.apply
     pose, activation = run(maps, weight, bias)
@@ -26,15 +26,6 @@ def reference_primary(maps: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tenso
     """In place on ``maps``: these are large, and memory is what they cost."""
     pose = maps.relu_()
     return pose, F.conv2d(pose, weight, bias).sigmoid_()
-
-
-def _core_serves(maps: Tensor, weight: Tensor, bias: Tensor) -> bool:
-    """As for routing, but never an error: where the core cannot serve, plain PyTorch is nearly as good."""
-    return (
-        native.core is not None
-        and all(t.dtype == torch.float32 and t.device.type == "cpu" for t in (maps, weight, bias))
-        and not native.is_transformed()
-    )
 
 
 @torch.library.custom_op("torchcaps::primary", mutates_args=(), device_types="cpu")

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.grad import conv2d_weight
 
 from torchcaps.ops import native
-from torchcaps.ops.backend import requested_backend
+from torchcaps.ops.backend import choose
 from torchcaps.types import POSE_SIZE
 
 TILE, KERNELS = 6, (3, 5)  # the core computes tiles of 6 x 6 inputs, by 36 products a pair of channels
@@ -20,7 +20,7 @@ def pose_residual(pose: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
     Shapes: pose ``[B, C, H, W]``, weight ``[C, C, k, k]``, bias ``[C]`` -> ``[B, C, H, W]``.
     """
-    if requested_backend() not in ("auto", "native") or not _core_serves(pose, weight, bias):
+    if not _core_serves(pose, weight, bias):
         return reference_residual(pose, weight, bias)
     # ReLU is not part of the operator: its backward pass is over, and its memory free, when that of the operator begins
     total: Tensor = native_residual(pose, weight, bias, skip=True)
@@ -29,7 +29,7 @@ def pose_residual(pose: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 
 def pose_convolution(pose: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """The convolution of a residual block alone, for a block that does something with it before the pose is added."""
-    if requested_backend() not in ("auto", "native") or not _core_serves(pose, weight, bias):
+    if not _core_serves(pose, weight, bias):
         return F.conv2d(pose, weight, bias, padding="same")
     maps: Tensor = native_residual(pose, weight, bias, skip=False)
     return maps
@@ -41,21 +41,20 @@ def reference_residual(pose: Tensor, weight: Tensor, bias: Tensor | None) -> Ten
 
 
 def _core_serves(pose: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
-    """As for routing, but never an error: where the core does not serve, plain PyTorch does."""
-    tensors = [pose, weight] if bias is None else [pose, weight, bias]
-    return (
-        native.core is not None
-        and all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
-        and not torch.is_autocast_enabled("cpu")
-        and not native.is_transformed()
-        and pose.dim() == weight.dim() == 4
-        and pose.numel() > 0
-        and pose.shape[1] % POSE_SIZE == 0
-        and weight.shape[:2] == (pose.shape[1], pose.shape[1])
-        and weight.shape[2] == weight.shape[3]
-        and weight.shape[2] in KERNELS
-        and _tiles_pay(pose.shape[2], pose.shape[3], weight.shape[2])
-    )
+    chosen = choose("residual", {"native": lambda: _why_not_native(pose, weight, bias)})
+    return chosen == "native" and pose.numel() > 0 and _tiles_pay(pose.shape[2], pose.shape[3], weight.shape[2])
+
+
+def _why_not_native(pose: Tensor, weight: Tensor, bias: Tensor | None) -> str | None:
+    if reason := native.why_not(pose=pose, weight=weight, bias=bias):
+        return reason
+    if torch.is_autocast_enabled("cpu"):
+        return f"the native core computes in float32; autocast asks for {torch.get_autocast_dtype('cpu')}"
+    if weight.shape[2] != weight.shape[3] or weight.shape[2] not in KERNELS:
+        return f"the native core has kernels of 3x3 and 5x5, not {weight.shape[2]}x{weight.shape[3]}"
+    if pose.shape[1] % POSE_SIZE or weight.shape[:2] != (pose.shape[1], pose.shape[1]):
+        return f"the native core convolves 16 n channels to as many; shape of weight: {list(weight.shape)}"
+    return None
 
 
 def _tiles_pay(height: int, width: int, kernel: int) -> bool:
