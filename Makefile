@@ -28,7 +28,7 @@ test-native: $(INSTALLED)
 bench: $(INSTALLED)
 	$(BIN)/torchcaps bench
 
-# The paper's experiments: what is done is skipped, what was interrupted is gone on with. Hours.
+# The paper's experiments: what is done is skipped, what was interrupted is continued. Hours.
 reproduce: $(INSTALLED)
 	$(BIN)/python -m experiments all --report
 
@@ -53,9 +53,9 @@ format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-$(INSTALLED): pyproject.toml constraints.txt $(NATIVE)
+$(INSTALLED): pyproject.toml weights/pyproject.toml constraints.txt $(NATIVE)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -e '.[dev]' -c constraints.txt
+	$(BIN)/python -m pip install --quiet -e '.[dev]' -e weights -c constraints.txt
 	touch $@
 
 clean:

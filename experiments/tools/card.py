@@ -18,25 +18,29 @@ class Pictures:
     """What a network has seen, for those who think of showing it something else."""
 
     of: str
+    licence: str  # of the data and hence of the weights: an SPDX identifier, whose text is in weights/LICENSES
     cite: str = ""
 
 
 PICTURES = {
     "mnist": Pictures(
         "single handwritten digits, white on black, centred",
+        "CC-BY-SA-3.0",
         'Y. LeCun, L. Bottou, Y. Bengio, P. Haffner: "Gradient-Based Learning Applied to Document Recognition", 1998',
     ),
     "fashion-mnist": Pictures(
         "single pieces of clothing from the catalogue of one shop, light on black, centred",
+        "MIT",
         'H. Xiao, K. Rasul, R. Vollgraf: "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning '
         'Algorithms", 2017',
     ),
     "smallnorb": Pictures(
         "single toys of one colour in front of an even background, six lightings, seen from above at 30 to 70 degrees",
+        "LicenseRef-smallNORB",
         'Y. LeCun, F. J. Huang, L. Bottou: "Learning Methods for Generic Object Recognition with Invariance to Pose '
         'and Lighting", CVPR 2004',
     ),
-    "turntable": Pictures("single rendered objects in front of an even background"),
+    "turntable": Pictures("single rendered objects in front of an even background", "Apache-2.0"),
 }
 
 
@@ -77,6 +81,7 @@ def facts(export: Export) -> dict[str, str]:
     }
     familiar = result.get("familiar_error")
     return {
+        "licence": PICTURES[export.recipe.data].licence,
         "**test error of this file, loaded to float32**": f"**{percent(export.wrong / result['test_images'])}** "
         f"({export.wrong:,} of {result['test_images']:,} images)",
         "test error of the run, in float32": percent(result["test_error"]),
@@ -146,14 +151,19 @@ and then `python -m experiments.tools.export RUN_FOLDER {export.name}`, which ro
 
 def index(manifest: dict[str, dict[str, Any]]) -> str:
     """The page that lists all networks of a manifest."""
-    lines = ["| name | network | data | epochs | test error | size |", "|---|---|---|---|---|---|"]
+    lines = ["| name | network | data | licence | epochs | test error | size |", "|---|---|---|---|---|---|---|"]
     for name, entry in sorted(manifest.items()):
         error = f"{percent(entry['wrong'] / entry['test_images'])} of {entry['test_images']:,} images"
-        cells = [f"[{name}]({name}/README.md)", entry["model"], entry["data"], str(entry["epochs"]), error]
-        lines.append(f"| {' | '.join(cells)} | {entry['size'] / 1e6:.1f} MB |")
+        page, size = f"[{name}]({name}/README.md)", f"{entry['size'] / 1e6:.1f} MB"
+        cells = [page, entry["model"], entry["data"], entry["licence"], str(entry["epochs"]), error, size]
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(
         [
             "# Pretrained networks",
+            "",
+            "Trained capsule networks for torchcaps: `pip install torchcaps-weights`, then",
+            '`torchcaps.load("mnist")`. **Each network has the licence of the data that it was trained on**, not that',
+            "of torchcaps; the texts are in `LICENSES`.",
             "",
             "Written by `python -m experiments.tools.export` from `manifest.json`. Errors are those of the shipped",
             "files, measured after loading; each name leads to the model card.",

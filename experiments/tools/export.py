@@ -18,18 +18,19 @@ from torchcaps.data.types import Split
 from torchcaps.data.writing import whole_file
 from torchcaps.errors import OptionError, UserError
 from torchcaps.models.files import CARD, WEIGHTS
-from torchcaps.models.pretrained import MANIFEST, ROOT, read_manifest, sha256
+from torchcaps.models.pretrained import MANIFEST, read_manifest, sha256
 from torchcaps.runs.folder import write_json
 from torchcaps.runs.numbers import percent
 from torchcaps.runs.run import read_run
 from torchcaps.train.assemble import load_data
 from torchcaps.train.recipe import read_recipe
 
+OUTPUT = Path("weights/torchcaps_weights")
 README, PREDICTIONS = "README.md", "predictions.json"
 MOST_LOST = 1e-3  # rounding alone costs a tensor at most 2**-11 of its length; more is underflow
 
 
-def export(run: Path, name: str, *, root: Path | None = None, note: str = "", output: Path = ROOT) -> Export:
+def export(run: Path, name: str, *, root: Path | None = None, note: str = "", output: Path = OUTPUT) -> Export:
     """Write weights, card and fixed predictions into ``output/name``, then its entry in the manifest.
 
     ``root`` is where the test images are, by default where they were in training; ``note`` is what has to be said of
@@ -108,6 +109,7 @@ def add_to_manifest(made: Export, output: Path) -> None:
     entry: dict[str, Any] = {
         "model": made.classifier.model,
         "data": made.title,
+        "licence": PICTURES[made.recipe.data].licence,
         "epochs": made.result["epochs"],
         "wrong": made.wrong,
         "test_images": made.result["test_images"],
@@ -122,7 +124,7 @@ def add_to_manifest(made: Export, output: Path) -> None:
 
 
 def main(
-    run: Positional[Path], name: Positional[str], root: Path | None = None, note: str = "", output: Path = ROOT
+    run: Positional[Path], name: Positional[str], root: Path | None = None, note: str = "", output: Path = OUTPUT
 ) -> None:
     """Ship the network of a finished training run.
 
@@ -132,7 +134,8 @@ def main(
         root: Where the data set's files are; default: where they were in training.
         note: What has to be said of the data wherever the error is given; default: "JPEG copy" and the like, where its
             files are not the official ones.
-        output: Folder that gets a folder of that name; default: this package's.
+        output: Folder that gets a folder of that name; default: that of torchcaps-weights, from the
+            top of the repository.
     """
     made = export(run, name, root=root, note=note, output=output)
     shipped, trained = made.wrong / made.result["test_images"], made.result["test_error"]

@@ -37,16 +37,20 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def tiny(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The package's folder, with one network ``tiny``; the working folder is empty."""
-    root = tmp_path / "package"
+    """The folder of the weights, with one network ``tiny``; the working folder is empty."""
+    root = tmp_path / "weights"
     export(run, "tiny", note="noise", output=root)
     (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path / "empty")
-    monkeypatch.setattr(shipped, "ROOT", root)
+    monkeypatch.setattr(shipped, "weights_folder", lambda: root)
     return root
 
 
 @pytest.fixture(params=["package", "tiny"])
 def root(request: pytest.FixtureRequest) -> Path:
     """Where all shipped networks are, and where the tiny one is."""
-    return shipped.ROOT if request.param == "package" else request.getfixturevalue("tiny")
+    if request.param == "tiny":
+        return request.getfixturevalue("tiny")
+    folder = shipped.weights_folder()
+    assert folder is not None
+    return folder

@@ -1,4 +1,4 @@
-"""The networks inside the package: each file, and what each network says of fixed images."""
+"""The networks of torchcaps-weights: each file, and what each network says of fixed images."""
 
 import json
 from pathlib import Path

@@ -3,6 +3,8 @@
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +92,30 @@ def test_names_that_are_none(tiny: Path) -> None:
         create_model("hybrid32", pretrained="tiny", nonsense=1)
 
 
-def test_a_package_without_networks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "manifest.json").write_text("{}")
-    monkeypatch.setattr(shipped, "ROOT", tmp_path)
+def test_without_the_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "torchcaps_weights", None)  # as if it were not installed
     assert list_pretrained() == []
-    with pytest.raises(OptionError, match="there are none in this version"):
+    what_to_do = "none installed: pip install torchcaps-weights"
+    with pytest.raises(OptionError, match=f"no pretrained weights 'mnist'; there are {what_to_do}"):
         create_model("hybrid32", pretrained="mnist")
+    with pytest.raises(OptionError, match=f"no pretrained network 'mnist'; there are {what_to_do}"):
+        shipped_folder("mnist")
+    with pytest.raises(ModelFileError, match=rf"there is no mnist: .* a pretrained network \({what_to_do}\)"):
+        torchcaps.load("mnist")
+
+
+def test_they_need_nothing_but_torchcaps_and_the_weights() -> None:
+    code = """
+import sys
+for name in ("lightning", "PIL", "tyro", "rich", "pooch", "filelock", "tensorboard", "matplotlib"):
+    sys.modules[name] = None  # as if it were not installed
+import torch, torchcaps
+print(torchcaps.load("mnist").predict(torch.zeros(1, 1, 32, 32, dtype=torch.uint8)).names[0])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() in "0123456789"
 
 
 @pytest.mark.parametrize("file", ["model.safetensors", "model.json"])
@@ -108,7 +128,7 @@ def test_files_that_are_not_what_was_shipped(tiny: Path, file: str) -> None:
         with pytest.raises(PretrainedError, match=rf"{file} is not the file that was shipped: .* install .* again"):
             use()
     path.unlink()
-    with pytest.raises(PretrainedError, match=rf"{file} cannot be read \(No such file .*\): install torchcaps again"):
+    with pytest.raises(PretrainedError, match=rf"{file} cannot be read \(No such file .*\): install .* again"):
         torchcaps.load("tiny")
 
 

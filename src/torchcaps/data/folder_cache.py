@@ -12,8 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import track
 from torch import Tensor
 
 from torchcaps.data.decode import decode
@@ -50,6 +48,9 @@ def decode_cached(
 
 def decode_all(files: Sequence[Path], *, size: int, channels: int | None, progress: bool) -> Decoded:
     """Decode the files; without ``channels`` one if every image is grey, else three."""
+    from rich.console import Console  # here: a network is loaded without it
+    from rich.progress import track
+
     images = torch.empty(len(files), channels or 3, size, size, dtype=torch.uint8)
     bad: dict[int, str] = {}
     console = Console(stderr=True)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,19 @@ from torchcaps.errors import OptionError, UserError
 from torchcaps.models.files import CARD, WEIGHTS, load_weights, read_card
 from torchcaps.models.network import Network
 
-ROOT = Path(__file__).parent.parent / "pretrained"
 MANIFEST = "manifest.json"
 
 
 class PretrainedError(UserError):
-    """A file of the package that is not what was shipped."""
+    """A file of the weights that is not what was shipped."""
+
+
+def weights_folder() -> Path | None:
+    """The folder of the package ``torchcaps-weights``, where that is installed."""
+    try:
+        return Path(str(files("torchcaps_weights")))
+    except ModuleNotFoundError:
+        return None
 
 
 def read_manifest(root: Path) -> dict[str, dict[str, Any]]:
@@ -25,24 +33,30 @@ def read_manifest(root: Path) -> dict[str, dict[str, Any]]:
 
 
 def list_pretrained(model: str | None = None) -> list[str]:
-    """Names of the trained networks in the package, or of those that are a ``model``, in alphabetical order."""
-    return sorted(name for name, entry in read_manifest(ROOT).items() if model in (None, entry["model"]))
+    """Names of the trained networks that are installed, or of those that are a ``model``, in alphabetical order."""
+    return sorted(name for name, entry in _installed().items() if model in (None, entry["model"]))
 
 
 def listing() -> str:
     """All of them with their networks, for a message."""
-    manifest = read_manifest(ROOT)
-    return ", ".join(f"{name} ({manifest[name]['model']})" for name in list_pretrained()) or "none in this version"
+    found = ", ".join(f"{name} ({entry['model']})" for name, entry in sorted(_installed().items()))
+    return found or "none installed: pip install torchcaps-weights"
 
 
 def shipped_folder(name: str) -> Path:
     """The folder of a trained network, its files checked: what ``torchcaps.load`` takes."""
-    if name not in list_pretrained():
+    root = weights_folder()
+    if root is None or name not in list_pretrained():
         raise OptionError(f"there is no pretrained network {name!r}; there are {listing()}")
-    folder = ROOT / name
-    for file, wanted in read_manifest(ROOT)[name]["files"].items():
+    folder = root / name
+    for file, wanted in read_manifest(root)[name]["files"].items():
         check_file(folder / file, wanted)
     return folder
+
+
+def _installed() -> dict[str, dict[str, Any]]:
+    root = weights_folder()
+    return {} if root is None else read_manifest(root)
 
 
 def check_file(path: Path, wanted: str) -> None:
@@ -50,10 +64,12 @@ def check_file(path: Path, wanted: str) -> None:
     try:
         found = sha256(path)
     except OSError as error:
-        raise PretrainedError(f"{path} cannot be read ({error.strerror or error}): install torchcaps again") from error
+        reason = error.strerror or error
+        raise PretrainedError(f"{path} cannot be read ({reason}): install torchcaps-weights again") from error
     if found != wanted:
         raise PretrainedError(
-            f"{path} is not the file that was shipped: its sha256 is {found}, wanted {wanted}; install torchcaps again"
+            f"{path} is not the file that was shipped: its sha256 is {found}, expected {wanted}; "
+            "install torchcaps-weights again"
         )
 
 

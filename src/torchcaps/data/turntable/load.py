@@ -12,8 +12,6 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from torchcaps.data.locate import cache_folder
 from torchcaps.data.turntable.camera import IMAGE_SIZE
@@ -139,6 +137,9 @@ def _images(path: Path, plan: Plan, seed: int, progress: bool, name: str) -> Ima
     images = read_images(path, shape)
     if images is not None:
         return images
+    from rich.console import Console  # here: a network is loaded without it
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     console = Console(stderr=True)
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, disable=not (progress and sys.stderr.isatty())) as bar:
