@@ -81,7 +81,7 @@ def facts(export: Export) -> dict[str, str]:
     }
     familiar = result.get("familiar_error")
     return {
-        "licence": PICTURES[export.recipe.data].licence,
+        "licence": PICTURES[export.recipe.data.data].licence,
         "**test error of this file, loaded to float32**": f"**{percent(export.wrong / result['test_images'])}** "
         f"({export.wrong:,} of {result['test_images']:,} images)",
         "test error of the run, in float32": percent(result["test_error"]),

@@ -14,6 +14,8 @@ from tyro.conf import Positional
 from experiments.results import result_text
 from torchcaps.data.writing import whole_file
 from torchcaps.models.files import CARD, FORMAT
+from torchcaps.models.pretrained import MANIFEST, read_manifest, sha256
+from torchcaps.runs.folder import write_json
 from torchcaps.train.recipe import PART_OF, PARTS, Recipe
 
 
@@ -60,6 +62,16 @@ def as_text(path: Path, values: dict[str, Any]) -> str:
     return json.dumps(values, indent=1) + "\n"
 
 
+def renew_checksums(network: Path) -> None:
+    """Of the files of a shipped network, in the manifest beside its folder; a run's network has none."""
+    root = network.parent
+    if not (root / MANIFEST).is_file() or network.name not in (manifest := read_manifest(root)):
+        return
+    files = manifest[network.name]["files"]
+    files |= {name: sha256(network / name) for name in files}
+    write_json(root / MANIFEST, manifest)
+
+
 def main(paths: Positional[list[Path]]) -> None:
     """Bring results, run.json and model.json files of older versions up to date.
 
@@ -68,9 +80,9 @@ def main(paths: Positional[list[Path]]) -> None:
     """
     files = [file for path in paths for file in (sorted(path.rglob("*.json")) if path.is_dir() else [path])]
     changed = [file for file in files if convert_file(file)]
+    for network in {file.parent for file in changed if file.name == CARD}:
+        renew_checksums(network)
     print(f"{len(changed)} of {len(files)} files converted")
-    if any(file.name == CARD for file in changed):
-        print("checksums of model.json files have changed: export the networks again, or mend manifest.json")
 
 
 if __name__ == "__main__":

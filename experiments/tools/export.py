@@ -109,7 +109,7 @@ def add_to_manifest(made: Export, output: Path) -> None:
     entry: dict[str, Any] = {
         "model": made.classifier.model,
         "data": made.title,
-        "licence": PICTURES[made.recipe.data].licence,
+        "licence": PICTURES[made.recipe.data.data].licence,
         "epochs": made.result["epochs"],
         "wrong": made.wrong,
         "test_images": made.result["test_images"],
