@@ -87,7 +87,7 @@ def assert_near(actual: Any, expected: Any, tolerance: float = 1e-10) -> None:
 def tiny_hybrid(routing: str = "frem", **options: Any) -> HybridNetwork:
     """A narrow network for 8x8 images: two capsule layers and the class capsules."""
     stages = (Stage(capsules=3, residual=3), Stage(capsules=2))
-    settings = {"classes": 3, "image_size": 8, "first_channels": 32, "conv_init": "torch", **options}
+    settings = {"num_classes": 3, "image_size": 8, "first_channels": 32, "conv_init": "torch", **options}
     return HybridNetwork(stages, routing=routing, **settings)
 
 

@@ -50,7 +50,7 @@ def test_a_killed_case_has_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "case",
     [
-        NetworkCase(model="cnn64", mode="training", batch=2, options={"classes": 3}),
+        NetworkCase(model="cnn64", mode="training", batch=2, options={"num_classes": 3}),
         RoutingCase(layers=(0, 4), method="em", mode="forward", batch=2, backend="reference"),
         AllocationCase(5),
     ],

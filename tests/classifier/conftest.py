@@ -23,7 +23,7 @@ def tiny() -> Callable[..., Classifier]:
         torch.manual_seed(seed)
         classes = options.pop("names", CLASSES)
         settings: dict[str, Any] = {
-            "classes": len(classes),
+            "num_classes": len(classes),
             "image_size": 16,
             "first_channels": 16,
             "conv_init": "torch",

@@ -146,7 +146,7 @@ def test_another_precision(tiny: Tiny, split: Split) -> None:
 
 
 def test_parts_that_do_not_fit() -> None:
-    options = {"classes": 3, "image_size": 16, "first_channels": 16}
+    options = {"num_classes": 3, "image_size": 16, "first_channels": 16}
     with pytest.raises(ValueError, match="2 names for the 3 classes"):
         Classifier("hybrid32", options, Pipeline(crop=16), ("a", "b"))
     with pytest.raises(ValueError, match="crops to 32, the network takes 16"):

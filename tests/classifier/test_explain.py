@@ -77,7 +77,7 @@ def heat_by_loops(network: HybridNetwork, image: torch.Tensor) -> list[Array]:
             window = layer.window if isinstance(layer, CapsuleConv2d) else whole
             steps.append((capsules.activation[0].numpy(), records[""][0].coupling[0].numpy(), window))
         capsules = output
-    relevance = one_hot(output.activation[0].argmax(), network.classes).numpy()[None, None]
+    relevance = one_hot(output.activation[0].argmax(), network.num_classes).numpy()[None, None]
     maps = []
     for activation, coupling, window in reversed(steps):
         relevance = by_loops(relevance, activation, coupling, window)
@@ -125,7 +125,7 @@ def test_reconstructions(tiny: Tiny, split: Split) -> None:
 
 def test_votes_from_one_place_only(tiny: Tiny) -> None:
     classifier = tiny()
-    network = HybridNetwork((), classes=3, image_size=16, first_channels=16)  # class capsules on the pixels
+    network = HybridNetwork((), num_classes=3, image_size=16, first_channels=16)  # class capsules on the pixels
     classifier.network = network
     with torch.no_grad():
         network.primary.pose.weight.zero_()[:, :, 2, 2] = 1.0  # the pose is the pixel itself
@@ -140,7 +140,7 @@ def test_votes_from_one_place_only(tiny: Tiny) -> None:
 
 def test_capsules_on_every_second_pixel(tiny: Tiny, split: Split) -> None:
     classifier = tiny()
-    network = HybridNetwork((), classes=3, image_size=8, first_channels=16)
+    network = HybridNetwork((), num_classes=3, image_size=8, first_channels=16)
     network.image_size = 16
     network.primary = nn.Sequential(nn.AvgPool2d(2), network.primary)  # type: ignore[assignment]
     classifier.network = network

@@ -12,7 +12,7 @@ from torchcaps.functional import list_routings
 from torchcaps.models import HYBRID32, HYBRID64, BaselineCnn, HybridNetwork, Stage
 from torchcaps.nn import CapsuleConv2d, ClassCapsules, PoseResidual
 
-CIFAR = {"classes": 10, "in_channels": 3, "first_channels": 256}
+CIFAR = {"num_classes": 10, "in_channels": 3, "first_channels": 256}
 DECODER = (16 * 10 * 512 + 512) + (512 * 1024 + 1024) + (1024 * 1024 + 1024)
 
 
@@ -24,9 +24,9 @@ DECODER = (16 * 10 * 512 + 512) + (512 * 1024 + 1024) + (1024 * 1024 + 1024)
     ("name", "options", "total", "in_routing"),
     [
         ("hybrid64", {}, 1_238_553, 89_237),
-        ("hybrid64", {"classes": 5, "in_channels": 1}, 1_238_553, 89_237),
+        ("hybrid64", {"num_classes": 5, "in_channels": 1}, 1_238_553, 89_237),
         ("hybrid32", {}, 865_638, 126_050),
-        ("hybrid32", {"classes": 10, "in_channels": 1}, 865_638, 126_050),
+        ("hybrid32", {"num_classes": 10, "in_channels": 1}, 865_638, 126_050),
         ("hybrid32", CIFAR, 893_426, 132_194),
         # convolutions 1,664 + 73,856 + 295,168, activations 4,112; the rest is in routing
         ("poolcaps32", {}, 490_202, 64 * 32 * 16 + 32 * 17 + 512 * 10 * 16 + 10 * 17),
@@ -47,8 +47,8 @@ def test_parameters_of_hybrids(name: str, options: dict, total: int, in_routing:
     [
         ("cnn64", {}, 791_941),
         ("cnn32", {}, 393_738),
-        ("cnn64", {"classes": 5, "in_channels": 1}, 791_941),
-        ("cnn32", {"classes": 10, "in_channels": 1}, 393_738),
+        ("cnn64", {"num_classes": 5, "in_channels": 1}, 791_941),
+        ("cnn32", {"num_classes": 10, "in_channels": 1}, 393_738),
         ("cnn32", CIFAR, 632_714),
     ],
     ids=str,
@@ -86,15 +86,15 @@ def test_structure() -> None:
     assert structure(hybrid32) == [(4, 8), (3,), (8, 16), (3,), (16, 32)]
     assert structure(create_model("hybrid32", **CIFAR))[0] == (16, 8)
     for model in (hybrid64, hybrid32):
-        assert model.class_capsules.weight.shape[:2] == (512, model.classes)
+        assert model.class_capsules.weight.shape[:2] == (512, model.num_classes)
         assert model.primary.pose.kernel_size == (5, 5)
 
 
 @pytest.mark.parametrize("stages", [HYBRID64, HYBRID32], ids=["hybrid64", "hybrid32"])
 def test_names_are_declarations(stages: tuple[Stage, ...]) -> None:
     name, size = ("hybrid64", 64) if stages is HYBRID64 else ("hybrid32", 32)
-    built = HybridNetwork(stages, classes=5, image_size=size)
-    named = create_model(name, classes=5)
+    built = HybridNetwork(stages, num_classes=5, image_size=size)
+    named = create_model(name, num_classes=5)
     assert {k: v.shape for k, v in built.state_dict().items()} == {k: v.shape for k, v in named.state_dict().items()}
 
 
@@ -142,7 +142,7 @@ def test_residual_false() -> None:
     ],
 )
 def test_own_stages(stages: tuple[Stage, ...], side: int) -> None:
-    model = HybridNetwork(stages, classes=3, image_size=8, in_channels=2, first_channels=16)
+    model = HybridNetwork(stages, num_classes=3, image_size=8, in_channels=2, first_channels=16)
     pose, activation = model(torch.randn(2, 2, 8, 8))
     assert model.class_capsules.map_size == (side, side)
     assert (pose.shape, activation.shape) == ((2, 3, 16), (2, 3))
@@ -151,7 +151,7 @@ def test_own_stages(stages: tuple[Stage, ...], side: int) -> None:
 @pytest.mark.parametrize("name", ["hybrid64", "hybrid32"])
 @pytest.mark.parametrize("image_size", [16, 48, 96, 224])
 def test_any_size_that_the_strides_divide(name: str, image_size: int) -> None:
-    model = create_model(name, classes=2, image_size=image_size)
+    model = create_model(name, num_classes=2, image_size=image_size)
     side = image_size // (16 if name == "hybrid64" else 8)
     assert model.image_size == image_size
     assert model.class_capsules.weight.shape == (side * side * 32, 2, 4, 4)
@@ -160,7 +160,7 @@ def test_any_size_that_the_strides_divide(name: str, image_size: int) -> None:
 @pytest.mark.parametrize("image_size", [96, 224])
 def test_large_images_run(image_size: int) -> None:
     stages = tuple(Stage(capsules=1) for _ in range(5))
-    model = HybridNetwork(stages, classes=3, in_channels=3, image_size=image_size, first_channels=16, decoder=True)
+    model = HybridNetwork(stages, num_classes=3, in_channels=3, image_size=image_size, first_channels=16, decoder=True)
     with torch.no_grad():
         output = model(torch.randn(1, 3, image_size, image_size))
     assert output.activation.shape == (1, 3)
@@ -169,7 +169,9 @@ def test_large_images_run(image_size: int) -> None:
 
 @pytest.mark.parametrize("name", ["cnn64", "cnn32"])
 def test_cnn_of_another_size(name: str) -> None:
-    output = create_model(name, classes=3, in_channels=3, image_size=96, first_channels=16)(torch.randn(1, 3, 96, 96))
+    output = create_model(name, num_classes=3, in_channels=3, image_size=96, first_channels=16)(
+        torch.randn(1, 3, 96, 96)
+    )
     assert output.activation.shape == (1, 3)
 
 
@@ -223,7 +225,9 @@ def test_hybrid_output(routing: str) -> None:
 
 
 def test_cnn_is_its_formula() -> None:
-    model = randomised(BaselineCnn((6, 5), (3, 5), classes=3, image_size=8, in_channels=2, first_channels=4), std=0.1)
+    model = randomised(
+        BaselineCnn((6, 5), (3, 5), num_classes=3, image_size=8, in_channels=2, first_channels=4), std=0.1
+    )
     x = image = torch.randn(2, 2, 8, 8, dtype=torch.float64)
     convs = [layer for layer in model.modules() if isinstance(layer, torch.nn.Conv2d)]
     assert [conv.kernel_size[0] for conv in convs] == [5, 3, 5, 3]
@@ -276,7 +280,7 @@ def test_reconstruct_wants_a_decoder() -> None:
         ("hybrid32", {"image_size": (32, 32)}, ValueError, r"image_size=\(32, 32\).*whole number"),
         ("hybrid32", {"first_channels": 72}, ValueError, "first_channels=72.*multiple of 16"),
         ("hybrid32", {"first_channels": 0}, ValueError, "=0.*at least 1"),
-        ("hybrid32", {"classes": 0}, ValueError, "classes=0.*at least 1"),
+        ("hybrid32", {"num_classes": 0}, ValueError, "num_classes=0.*at least 1"),
         ("cnn32", {"in_channels": 0}, ValueError, "in_channels=0.*at least 1"),
         ("hybrid32", {"routing": "fern"}, ValueError, "'fern'.*one of.*frem"),
         ("hybrid32", {"iterations": 0}, ValueError, "iterations=0.*at least 1"),
@@ -308,10 +312,10 @@ def test_create_model_errors(name: str, options: dict, error: type[Exception], m
 )
 def test_stage_errors(stage: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        HybridNetwork([Stage(**{"capsules": 2, **stage})], classes=3, image_size=8)
+        HybridNetwork([Stage(**{"capsules": 2, **stage})], num_classes=3, image_size=8)
 
 
-MODELS = {"hybrid": tiny_hybrid(), "cnn": BaselineCnn((4,), (3,), classes=3, image_size=8, first_channels=4)}
+MODELS = {"hybrid": tiny_hybrid(), "cnn": BaselineCnn((4,), (3,), num_classes=3, image_size=8, first_channels=4)}
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)

@@ -23,7 +23,7 @@ def one_thread() -> Iterator[None]:
 def assert_step_lowers_loss(model: Network) -> None:
     """One step of gradient descent, of length 0.001 (in float64: some starts have very small gradients)."""
     image = torch.randn(4, model.in_channels, model.image_size, model.image_size, dtype=torch.float64)
-    label = torch.arange(4) % model.classes
+    label = torch.arange(4) % model.num_classes
     before = spread_loss(model.double()(image).activation, label, margin=0.9)
     before.backward()
     length = torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None]).item()
@@ -78,7 +78,7 @@ def test_every_parameter_gets_a_gradient(routing: str) -> None:
 def test_a_tiny_batch_is_learned_by_heart(routing: str) -> None:
     torch.manual_seed(0)
     stages = (Stage(capsules=4, residual=3), Stage(capsules=4))
-    model = HybridNetwork(stages, classes=3, image_size=16, first_channels=32, routing=routing, conv_init="torch")
+    model = HybridNetwork(stages, num_classes=3, image_size=16, first_channels=32, routing=routing, conv_init="torch")
     image, label = torch.rand(8, 1, 16, 16), torch.randperm(8) % 3
     optimiser = torch.optim.Adam(model.parameters(), lr=3e-3)
     for _ in range(80):

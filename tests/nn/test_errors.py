@@ -212,7 +212,7 @@ def test_window(arguments: dict, message: str) -> None:
         (lambda: PrimaryCapsules(0, 2), "in_channels=0"),
         (lambda: PrimaryCapsules(1, 0), "capsules=0"),
         (lambda: Decoder(0), "classes=0"),
-        (lambda: Decoder(3, channels=0), "channels=0"),
+        (lambda: Decoder(3, out_channels=0), "out_channels=0"),
     ],
 )
 def test_sizes(make: Make, message: str) -> None:

@@ -403,7 +403,7 @@ def test_transform_std_is_a_tenth_by_default() -> None:
 @pytest.mark.parametrize("make", [lambda **o: PrimaryCapsules(3, 8, **o), lambda **o: PoseResidual(4, **o), Decoder])
 def test_conv_init(make) -> None:
     torch.manual_seed(0)
-    classes = {"classes": 4} if make is Decoder else {}
+    classes = {"num_classes": 4} if make is Decoder else {}
     for layer in make(conv_init="paper", **classes).modules():
         if isinstance(layer, torch.nn.Conv2d | torch.nn.Linear) and layer.weight.numel() > 2000:
             assert_truncated_normal(layer.weight, 0.01)

@@ -22,7 +22,7 @@ LAYOUTS = (torch.contiguous_format, torch.channels_last)
 def networks() -> dict[str, Network]:
     """Of every kind; the last has a body of convolutions."""
     torch.manual_seed(0)
-    sizes = {"classes": 3, "image_size": 8, "first_channels": 16, "conv_init": "torch"}
+    sizes = {"num_classes": 3, "image_size": 8, "first_channels": 16, "conv_init": "torch"}
     return {
         "hybrid": tiny_hybrid(decoder=True),
         "normed": tiny_hybrid(norm="batch"),

@@ -60,7 +60,7 @@ LAYERS = {
     "overlapping": (lambda: CapsuleConv2d(2, 3, 3, 2, 1, transform_std=1.0, norm="batch", routing="em"), capsules),
     "convolution": (lambda: Convolution(2, 5, 3, conv_init="torch", norm="batch"), image),
     "hybrid": (lambda: tiny_hybrid(norm="batch", in_channels=2, transform_std=1.0), image),
-    "cnn": (lambda: BaselineCnn((6,), (3,), classes=3, image_size=8, in_channels=2, norm="batch"), image),
+    "cnn": (lambda: BaselineCnn((6,), (3,), num_classes=3, image_size=8, in_channels=2, norm="batch"), image),
 }
 
 

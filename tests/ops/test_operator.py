@@ -17,7 +17,7 @@ from torchcaps.ops import native
 
 def tiny_network(**options: object) -> HybridNetwork:
     stages = (Stage(capsules=3, residual=3), Stage(capsules=4))
-    return HybridNetwork(stages, classes=3, image_size=16, first_channels=32, conv_init="torch", **options)
+    return HybridNetwork(stages, num_classes=3, image_size=16, first_channels=32, conv_init="torch", **options)
 
 
 def arguments(method: str = "frem", batch: int = 2) -> tuple:

@@ -52,14 +52,14 @@ def test_without_decoder(tiny: Path) -> None:
 
 def test_options_that_agree(tiny: Path) -> None:
     """Those in the file, those that it leaves at their defaults, and defaults that it does not have."""
-    options = {"classes": 10, "image_size": 16, "routing": "frem", "kernel": "gaussian", "distance": "l1"}
+    options = {"num_classes": 10, "image_size": 16, "routing": "frem", "kernel": "gaussian", "distance": "l1"}
     assert create_model("hybrid32", pretrained="tiny", beta_init="neutral", **options).image_size == 16
 
 
 @pytest.mark.parametrize(
     ("option", "value", "has"),
     [
-        ("classes", 5, "10"),
+        ("num_classes", 5, "10"),
         ("image_size", 32, "16"),
         ("in_channels", 3, "1"),
         ("routing", "em", "'frem'"),

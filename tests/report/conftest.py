@@ -61,7 +61,7 @@ def make_run(tmp_path: Path) -> Callable[..., FakeRun]:
     ) -> FakeRun:
         generator = torch.Generator().manual_seed(0)
         torch.manual_seed(0)
-        options: dict[str, Any] = {"classes": len(classes), "in_channels": channels, "image_size": 16}
+        options: dict[str, Any] = {"num_classes": len(classes), "in_channels": channels, "image_size": 16}
         options |= {"first_channels": 16, "conv_init": "torch"}
         if model == "hybrid32":
             options["decoder"] = decoder

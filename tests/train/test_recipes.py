@@ -51,10 +51,10 @@ def test_recipe_builds_its_network(name: str) -> None:
     with torch.device("meta"):  # the structure only
         network = make_classifier(made, splits, pipeline).network
         options: dict[str, Any] = {"routing": method} if has_capsules else {}
-        options |= {"in_channels": channels, "classes": classes, "first_channels": found.first_channels}
+        options |= {"in_channels": channels, "num_classes": classes, "first_channels": found.first_channels}
         options |= {"norm": found.norm}
         wanted = create_model(found.model, **options)
-    assert (network.in_channels, network.classes, network.image_size) == (channels, classes, found.size)
+    assert (network.in_channels, network.num_classes, network.image_size) == (channels, classes, found.size)
     assert network.parameter_count() == wanted.parameter_count()
 
 

@@ -41,7 +41,7 @@ class NetworkCase:
         if self.capsule_factor == 1:
             return create_model(self.model, **self.options)
         stages = [replace(stage, capsules=int(self.capsule_factor * stage.capsules)) for stage in HYBRID64]
-        options = {"classes": 5, "image_size": 64, **self.options}
+        options = {"num_classes": 5, "image_size": 64, **self.options}
         return HybridNetwork(stages, first_channels=int(self.capsule_factor * 64), **options)
 
     def build(self) -> Step:
@@ -51,7 +51,7 @@ class NetworkCase:
         model.train(self.mode == "training")
         image = torch.randn(self.batch, model.in_channels, model.image_size, model.image_size)
         image = image.contiguous(memory_format=layout)
-        label = torch.randint(model.classes, (self.batch,))
+        label = torch.randint(model.num_classes, (self.batch,))
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 
         residual: Any = "reference" if self.plain_convolutions else self.backend

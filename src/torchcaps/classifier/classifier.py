@@ -41,8 +41,8 @@ class Classifier(nn.Module):
         self.network: Network = create_model(model, **options)
         self.model, self.options = model, options
         self.pipeline, self.classes, self.card = pipeline, classes, card or {}
-        if len(classes) != self.network.classes:
-            raise ValueError(f"{len(classes)} names for the {self.network.classes} classes of the network")
+        if len(classes) != self.network.num_classes:
+            raise ValueError(f"{len(classes)} names for the {self.network.num_classes} classes of the network")
         if pipeline.crop != self.network.image_size:
             raise ValueError(f"the pipeline crops to {pipeline.crop}, the network takes {self.network.image_size}")
 

@@ -66,7 +66,7 @@ def _explain(classifier: Classifier, images: Tensor) -> list[Explanation]:
     with record_steps(network) as steps:
         output: Classified = network(batch.image.to(next(network.parameters())))
     activation, label = output.activation.max(1)  # [B], [B]
-    relevance = one_hot(label, network.classes).to(activation)[:, None, None]  # [B, 1, 1, classes]
+    relevance = one_hot(label, network.num_classes).to(activation)[:, None, None]  # [B, 1, 1, classes]
     maps: dict[str, Tensor] = {}
     for name in reversed(steps):
         relevance = step_back(relevance, steps[name])  # [B, H, W, n]

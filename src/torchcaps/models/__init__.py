@@ -1,4 +1,4 @@
-"""Networks by name: ``create_model("hybrid64", classes=5)``."""
+"""Networks by name: ``create_model("hybrid64", num_classes=5)``."""
 
 from torchcaps.models.cnn import BaselineCnn
 from torchcaps.models.hybrid import HYBRID32, HYBRID64, HybridNetwork, Stage

@@ -25,24 +25,24 @@ class BaselineCnn(Network):
         widths: tuple[int, ...],
         kernels: tuple[int, ...],
         *,
-        classes: int,
+        num_classes: int,
         image_size: int,
         in_channels: int = 1,
         first_channels: int = 64,
         conv_init: ConvInit = "paper",
         norm: Norm = None,
     ) -> None:
-        super().__init__(classes, in_channels, image_size)
+        super().__init__(num_classes, in_channels, image_size)
         check_positive(type(self).__name__, first_channels=first_channels)
         shrink = 2 ** (len(widths) + 1)
         if image_size % shrink:
             raise ValueError(f"image_size={image_size}: expected a multiple of {shrink}, for the pooling")
         sizes = list(zip((first_channels, *widths), (5, *kernels), strict=True))
         self.layers = pooled_convolutions(in_channels, sizes, conv_init=conv_init, norm=norm)
-        self.layers.append(convolution(sizes[-1][0], classes, 3, conv_init))
+        self.layers.append(convolution(sizes[-1][0], num_classes, 3, conv_init))
 
     def forward(self, image: Tensor) -> Scores:
-        """``[B, in_channels, S, S]`` -> activation and logits ``[B, classes]``."""
+        """``[B, in_channels, S, S]`` -> activation and logits ``[B, num_classes]``."""
         self.check_image(image)
         logits = self.layers(image).mean((2, 3))
         return Scores(logits.softmax(1), logits)
@@ -64,12 +64,12 @@ def pooled_convolutions(
 
 
 @register_model
-def cnn64(*, classes: int = 5, image_size: int = 64, **options: Any) -> BaselineCnn:
+def cnn64(*, num_classes: int = 5, image_size: int = 64, **options: Any) -> BaselineCnn:
     """The baseline beside ``hybrid64``."""
-    return BaselineCnn((128, 128, 256), (3, 5, 3), classes=classes, image_size=image_size, **options)
+    return BaselineCnn((128, 128, 256), (3, 5, 3), num_classes=num_classes, image_size=image_size, **options)
 
 
 @register_model
-def cnn32(*, classes: int = 10, image_size: int = 32, **options: Any) -> BaselineCnn:
+def cnn32(*, num_classes: int = 10, image_size: int = 32, **options: Any) -> BaselineCnn:
     """The baseline beside ``hybrid32``."""
-    return BaselineCnn((128, 256), (3, 3), classes=classes, image_size=image_size, **options)
+    return BaselineCnn((128, 256), (3, 3), num_classes=num_classes, image_size=image_size, **options)

@@ -62,7 +62,7 @@ class HybridNetwork(Network):
         widths: tuple[int, ...] = (),
         kernels: tuple[int, ...] = (),
         *,
-        classes: int,
+        num_classes: int,
         image_size: int,
         in_channels: int = 1,
         first_channels: int = 64,
@@ -83,7 +83,7 @@ class HybridNetwork(Network):
         decoder: bool = False,
         **routing_options: Any,
     ) -> None:
-        super().__init__(classes, in_channels, image_size)
+        super().__init__(num_classes, in_channels, image_size)
         check_positive(type(self).__name__, first_channels=first_channels)
         stages = with_windows(stages, fields=fields, strides=strides, paddings=paddings)
         shrink = 2 ** len(widths) * math.prod(stage.stride for stage in stages)
@@ -118,12 +118,12 @@ class HybridNetwork(Network):
             if residual and stage.residual is not None:
                 self.stages.append(PoseResidual(capsules, stage.residual, **convolutions))
         self.class_capsules = ClassCapsules(
-            capsules, classes, side, shared=class_shared, coordinates=class_coordinates, **options
+            capsules, num_classes, side, shared=class_shared, coordinates=class_coordinates, **options
         )
-        self.decoder = Decoder(classes, in_channels, conv_init=conv_init) if decoder else None
+        self.decoder = Decoder(num_classes, in_channels, conv_init=conv_init) if decoder else None
 
     def forward(self, image: Tensor) -> Classified:
-        """``[B, in_channels, S, S]`` -> pose ``[B, classes, 16]``, activation ``[B, classes]``."""
+        """``[B, in_channels, S, S]`` -> pose ``[B, num_classes, 16]``, activation ``[B, num_classes]``."""
         self.check_image(image)
         capsules: Capsules = self.stages(self.primary(self.body(channels_last(image))))
         output: Classified = self.class_capsules(capsules)
@@ -132,7 +132,7 @@ class HybridNetwork(Network):
     def reconstruct(self, pose: Tensor | Classified, label: Tensor | None = None) -> Tensor:
         """Images in [0, 1] from class poses, all but those of ``label [B]`` masked: ``[B, in_channels, 32, 32]``.
 
-        Given the network's whole output instead of ``pose [B, classes, 16]``, the label is by default the predicted
+        Given the network's whole output instead of ``pose [B, num_classes, 16]``, the label is by default the predicted
         one; poses alone, without a label, are decoded as they are.
         """
         if self.decoder is None:
@@ -157,24 +157,24 @@ def with_windows(stages: Sequence[Stage], **sizes: Sequence[int]) -> tuple[Stage
 
 
 @register_model
-def hybrid64(*, classes: int = 5, image_size: int = 64, **options: Any) -> HybridNetwork:
+def hybrid64(*, num_classes: int = 5, image_size: int = 64, **options: Any) -> HybridNetwork:
     """The paper's network for 64x64 images: five layers with routing."""
-    return HybridNetwork(HYBRID64, classes=classes, image_size=image_size, **options)
+    return HybridNetwork(HYBRID64, num_classes=num_classes, image_size=image_size, **options)
 
 
 @register_model
-def hybrid32(*, classes: int = 10, image_size: int = 32, **options: Any) -> HybridNetwork:
+def hybrid32(*, num_classes: int = 10, image_size: int = 32, **options: Any) -> HybridNetwork:
     """The paper's network for 32x32 images: four layers with routing (CIFAR-10: in_channels=3, first_channels=256)."""
-    return HybridNetwork(HYBRID32, classes=classes, image_size=image_size, **options)
+    return HybridNetwork(HYBRID32, num_classes=num_classes, image_size=image_size, **options)
 
 
 @register_model
-def poolcaps64(*, classes: int = 5, image_size: int = 64, **options: Any) -> HybridNetwork:
+def poolcaps64(*, num_classes: int = 5, image_size: int = 64, **options: Any) -> HybridNetwork:
     """The convolutions of ``cnn64`` with their max pooling; capsules from the last one on: two layers with routing."""
-    return HybridNetwork(POOLED, (128, 128, 256), (3, 5, 3), classes=classes, image_size=image_size, **options)
+    return HybridNetwork(POOLED, (128, 128, 256), (3, 5, 3), num_classes=num_classes, image_size=image_size, **options)
 
 
 @register_model
-def poolcaps32(*, classes: int = 10, image_size: int = 32, **options: Any) -> HybridNetwork:
+def poolcaps32(*, num_classes: int = 10, image_size: int = 32, **options: Any) -> HybridNetwork:
     """The convolutions of ``cnn32`` with their max pooling; capsules from the last one on: two layers with routing."""
-    return HybridNetwork(POOLED, (128, 256), (3, 3), classes=classes, image_size=image_size, **options)
+    return HybridNetwork(POOLED, (128, 256), (3, 3), num_classes=num_classes, image_size=image_size, **options)

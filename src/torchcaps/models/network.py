@@ -9,10 +9,10 @@ from torchcaps.types import Classified
 class Network(nn.Module):
     """A classifier of square images of one size, fixed at construction."""
 
-    def __init__(self, classes: int, in_channels: int, image_size: int) -> None:
+    def __init__(self, num_classes: int, in_channels: int, image_size: int) -> None:
         super().__init__()
-        check_positive(type(self).__name__, classes=classes, in_channels=in_channels, image_size=image_size)
-        self.classes, self.in_channels, self.image_size = classes, in_channels, image_size
+        check_positive(type(self).__name__, num_classes=num_classes, in_channels=in_channels, image_size=image_size)
+        self.num_classes, self.in_channels, self.image_size = num_classes, in_channels, image_size
 
     def check_image(self, image: Tensor) -> None:
         """Raise unless these are ``[B, in_channels, image_size, image_size]`` of the weights' type, on their device."""

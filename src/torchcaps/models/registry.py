@@ -30,7 +30,7 @@ def create_model(name: str, *, pretrained: str | None = None, **options: Any) ->
     """Build a network by its name, with the weights of one of `list_pretrained` where ``pretrained`` names it.
 
     >>> import torch
-    >>> model = create_model("hybrid32", classes=10, routing="frms", decoder=True)
+    >>> model = create_model("hybrid32", num_classes=10, routing="frms", decoder=True)
     >>> output = model(torch.randn(2, 1, 32, 32))
     >>> output.activation.shape, output.pose.shape, model.reconstruct(output).shape
     (torch.Size([2, 10]), torch.Size([2, 10, 16]), torch.Size([2, 1, 32, 32]))

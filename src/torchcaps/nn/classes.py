@@ -12,7 +12,7 @@ from torchcaps.types import POSE_SIDE, POSE_SIZE, Capsules, Classified
 
 
 class ClassCapsules(RoutedLayer):
-    """Route the whole map to ``classes`` capsules.
+    """Route the whole map to ``num_classes`` capsules.
 
     Each place of a map of size ``map_size`` has its own matrices. With ``shared=True`` all places share them, and a
     map of any size will do; ``coordinates=True`` then keeps the places apart as Hinton et al. 2018 do: the scaled row
@@ -27,7 +27,7 @@ class ClassCapsules(RoutedLayer):
     def __init__(
         self,
         in_capsules: int,
-        classes: int,
+        num_classes: int,
         map_size: int | tuple[int, int] | None = None,
         *,
         shared: bool = False,
@@ -39,14 +39,14 @@ class ClassCapsules(RoutedLayer):
         learn_bandwidth: bool = False,
         **routing_options: Any,
     ) -> None:
-        check_positive("ClassCapsules", classes=classes)
+        check_positive("ClassCapsules", num_classes=num_classes)
         if map_size is None and not shared:
             raise ValueError("ClassCapsules: expected map_size (height and width of the map), or shared=True")
         size = None if map_size is None else pair("map_size", map_size, 1)
         places = 1 if shared or size is None else size[0] * size[1]
         super().__init__(
             in_capsules,
-            classes,
+            num_classes,
             places * in_capsules,
             routing=routing,
             iterations=iterations,
@@ -58,7 +58,7 @@ class ClassCapsules(RoutedLayer):
         self.map_size, self.shared, self.coordinates = size, shared, coordinates
 
     def forward(self, capsules: Capsules) -> Classified:
-        """``[B, 16 in, H, W]``, ``[B, in, H, W]`` -> ``[B, classes, 16]``, ``[B, classes]``."""
+        """``[B, 16 in, H, W]``, ``[B, in, H, W]`` -> ``[B, num_classes, 16]``, ``[B, num_classes]``."""
         capsules = self.check(capsules)
         height, width = capsules.pose.shape[2:]
         if self.map_size not in (None, (height, width)):

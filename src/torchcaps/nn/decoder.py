@@ -13,39 +13,43 @@ from torchcaps.types import POSE_SIZE
 class Decoder(nn.Module):
     """Three fully connected layers from the class poses to an image in [0, 1].
 
-    >>> Decoder(classes=10)(torch.randn(2, 10, 16), label=torch.tensor([3, 7])).shape
+    >>> Decoder(num_classes=10)(torch.randn(2, 10, 16), label=torch.tensor([3, 7])).shape
     torch.Size([2, 1, 32, 32])
     """
 
-    def __init__(self, classes: int, channels: int = 1, image_size: int = 32, *, conv_init: ConvInit = "paper") -> None:
+    def __init__(
+        self, num_classes: int, out_channels: int = 1, image_size: int = 32, *, conv_init: ConvInit = "paper"
+    ) -> None:
         super().__init__()
-        check_positive("Decoder", classes=classes, channels=channels, image_size=image_size)
-        self.classes = classes
+        check_positive("Decoder", num_classes=num_classes, out_channels=out_channels, image_size=image_size)
+        self.num_classes = num_classes
         self.layers = nn.Sequential(
-            nn.Linear(POSE_SIZE * classes, 512),
+            nn.Linear(POSE_SIZE * num_classes, 512),
             nn.ReLU(),
             nn.Linear(512, 1024),
             nn.ReLU(),
-            nn.Linear(1024, channels * image_size**2),
+            nn.Linear(1024, out_channels * image_size**2),
             nn.Sigmoid(),
-            nn.Unflatten(1, (channels, image_size, image_size)),
+            nn.Unflatten(1, (out_channels, image_size, image_size)),
         )
         for layer in self.layers:
             if isinstance(layer, nn.Linear):
                 init_weights_(layer, conv_init)
 
     def forward(self, pose: Tensor, label: Tensor | None = None) -> Tensor:
-        """``[B, classes, 16]``, ``[B]`` -> ``[B, channels, H, W]``.
+        """``[B, num_classes, 16]``, ``[B]`` -> ``[B, out_channels, H, W]``.
 
         The poses of all classes but ``label`` are masked; without a label the poses are taken as they are.
         """
-        if pose.dim() != 3 or pose.shape[1:] != (self.classes, POSE_SIZE):
-            raise ValueError(f"Decoder: pose has shape {list(pose.shape)}, expected [B, {self.classes}, {POSE_SIZE}]")
+        if pose.dim() != 3 or pose.shape[1:] != (self.num_classes, POSE_SIZE):
+            raise ValueError(
+                f"Decoder: pose has shape {list(pose.shape)}, expected [B, {self.num_classes}, {POSE_SIZE}]"
+            )
         first = self.layers[0]
         assert isinstance(first, nn.Linear)
         check_placement("Decoder", "pose", pose, first.weight)
         if label is not None:
             check_labels(label, pose)
-            pose = pose * one_hot(label, self.classes).to(pose).unsqueeze(-1)
+            pose = pose * one_hot(label, self.num_classes).to(pose).unsqueeze(-1)
         image: Tensor = self.layers(torch.flatten(pose, 1))
         return image

@@ -151,7 +151,7 @@ def record_routing(model: nn.Module) -> Iterator[dict[str, list[Routed]]]:
     The layers run the reference path, which is the one that keeps the coupling.
 
     >>> from torchcaps.models import create_model
-    >>> model = create_model("hybrid32", classes=10)
+    >>> model = create_model("hybrid32", num_classes=10)
     >>> with record_routing(model) as records:
     ...     _ = model(torch.randn(1, 1, 32, 32))
     >>> {name: tuple(routed[0].coupling.shape) for name, routed in records.items()}["class_capsules"]

@@ -119,7 +119,7 @@ def make_pipeline(recipe: Recipe, splits: Splits) -> Pipeline:
 def make_classifier(recipe: Recipe, splits: Splits, pipeline: Pipeline) -> Classifier:
     """The recipe's network, at its start."""
     options: dict[str, Any] = {
-        "classes": len(splits.classes),
+        "num_classes": len(splits.classes),
         "in_channels": splits.train.images.shape[1],
         "image_size": recipe.images.size,
         **recipe.network.options(),

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -17,7 +18,7 @@ def check_types(part: Any, positive: Sequence[str] = (), not_negative: Sequence[
 
     Values come from JSON files and from Python too, where nothing else looks at them.
     """
-    hints = get_type_hints(type(part))
+    hints = hints_of(type(part))
     for item in fields(part):
         name, value, hint = item.name, getattr(part, item.name), hints[item.name]
         if not is_of(value, hint):
@@ -28,6 +29,11 @@ def check_types(part: Any, positive: Sequence[str] = (), not_negative: Sequence[
             raise OptionError(f"{name} is {value}, expected more than 0")
         if name in not_negative and not value >= 0:
             raise OptionError(f"{name} is {value}, expected 0 or more")
+
+
+@cache  # a recipe is made of many others, and hints are read from source text
+def hints_of(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
 
 
 def is_of(value: Any, hint: Any) -> bool:
