@@ -73,7 +73,7 @@ def test_whole_network_exports_with_any_batch_size() -> None:
 def test_autocast_computes_routing_in_float32() -> None:
     model = tiny_network()
     image = torch.randn(2, 1, 16, 16)
-    with use_backend("native"), torch.autocast("cpu", dtype=torch.bfloat16):
+    with use_backend("auto", routing="native"), torch.autocast("cpu", dtype=torch.bfloat16):
         output = model(image)
         output.activation[:, 0].sum().backward()
     assert output.activation.dtype == torch.float32

@@ -53,9 +53,7 @@ def load(path: str | Path) -> Classifier:
     try:
         pipeline = Pipeline(**{name: _tuple(value) for name, value in card["pipeline"].items()})
         classes = tuple(str(name) for name in card["classes"])
-        # as the option was called in files of format 1
-        options = {"num_classes" if name == "classes" else name: value for name, value in card["options"].items()}
-        classifier = Classifier(card["model"], options, pipeline, classes, card["card"])
+        classifier = Classifier(card["model"], card["options"], pipeline, classes, card["card"])
     except Exception as error:  # whatever a changed card makes a network stumble over
         reason = f"{type(error).__name__}: {error}"
         raise ModelFileError(f"{card_path} does not describe a network of this version ({reason})") from error

@@ -4,7 +4,7 @@ from torchcaps.models.cnn import BaselineCnn
 from torchcaps.models.hybrid import HYBRID32, HYBRID64, HybridNetwork, Stage
 from torchcaps.models.network import Network
 from torchcaps.models.pretrained import PretrainedError, list_pretrained, shipped_folder
-from torchcaps.models.registry import create_model, list_models, register_model
+from torchcaps.models.registry import create_model, list_models, network_class, register_model
 
 __all__ = [
     "HYBRID32",
@@ -17,6 +17,7 @@ __all__ = [
     "create_model",
     "list_models",
     "list_pretrained",
+    "network_class",
     "register_model",
     "shipped_folder",
 ]

@@ -12,7 +12,7 @@ from torchcaps.errors import UserError
 from torchcaps.models.network import Network
 
 WEIGHTS, CARD = "model.safetensors", "model.json"
-FORMAT = 1
+FORMAT = 2
 
 
 class ModelFileError(UserError):

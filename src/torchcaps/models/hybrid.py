@@ -56,6 +56,8 @@ class HybridNetwork(Network):
     capsule layers out. ``norm="batch"`` normalises convolutions, and with ``norm_poses`` also the poses of the stages.
     """
 
+    has_capsules = True
+
     def __init__(
         self,
         stages: Sequence[Stage],

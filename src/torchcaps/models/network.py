@@ -1,5 +1,7 @@
 """What all networks have in common."""
 
+from typing import ClassVar
+
 from torch import Tensor, nn
 
 from torchcaps.nn.routed import RoutedLayer, check_placement, check_positive
@@ -8,6 +10,8 @@ from torchcaps.types import Classified
 
 class Network(nn.Module):
     """A classifier of square images of one size, fixed at construction."""
+
+    has_capsules: ClassVar[bool] = False
 
     def __init__(self, num_classes: int, in_channels: int, image_size: int) -> None:
         super().__init__()

@@ -35,9 +35,7 @@ def create_model(name: str, *, pretrained: str | None = None, **options: Any) ->
     >>> output.activation.shape, output.pose.shape, model.reconstruct(output).shape
     (torch.Size([2, 10]), torch.Size([2, 10, 16]), torch.Size([2, 1, 32, 32]))
     """
-    if name not in _MODELS:
-        raise ValueError(f"model {name!r}: expected one of {', '.join(list_models())}")
-    build = _MODELS[name]
+    build = _builder(name)
     known = model_options(build, options)
     for option in options:
         if option not in known:
@@ -45,6 +43,22 @@ def create_model(name: str, *, pretrained: str | None = None, **options: Any) ->
     if pretrained is None:
         return build(**options)
     return pretrained_network(pretrained, name, build, options, known)
+
+
+def network_class(name: str) -> type[Network]:
+    """The class of the network of that name, which says what all such networks have in common.
+
+    >>> network_class("hybrid64").has_capsules, network_class("cnn64").has_capsules
+    (True, False)
+    """
+    returned: type[Network] = inspect.signature(_builder(name)).return_annotation
+    return returned
+
+
+def _builder(name: str) -> Callable[..., Network]:
+    if name not in _MODELS:
+        raise ValueError(f"model {name!r}: expected one of {', '.join(list_models())}")
+    return _MODELS[name]
 
 
 def model_options(build: Callable[..., Network], options: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from torchcaps.data.pipeline import Standardise
 from torchcaps.data.specs import SPECS, spec_of
 from torchcaps.data.splits import Validation, ViewpointFactor
 from torchcaps.errors import OptionError
+from torchcaps.models import list_models, network_class
 from torchcaps.nn.initial import ConvInit
 from torchcaps.nn.norm import Norm
 from torchcaps.runs.folder import RUN, RunFolderError
@@ -128,13 +129,15 @@ class NetworkSettings:
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
         check_types(self)
+        if self.model not in list_models():
+            raise OptionError(f"model is {self.model!r}, expected one of {', '.join(list_models())}")
         for name in WINDOWS:
             if getattr(self, name) and not self.has_capsules:
                 raise OptionError(f"{name} is for networks with capsules, not for {self.model}")
 
     @property
     def has_capsules(self) -> bool:
-        return not self.model.startswith("cnn")
+        return network_class(self.model).has_capsules
 
     def options(self) -> dict[str, Any]:
         """What `create_model` gets."""
@@ -236,7 +239,7 @@ class Recipe:
             raise OptionError(f"name is {name!r}, expected a word")
         if unknown := [key for key in changes if key not in PART_OF]:
             near = get_close_matches(unknown[0], PART_OF, n=1, cutoff=0.5)
-            meant = f"; did you mean {near[0]}?" if near else ""
+            meant = f"; did you mean {near[0]}?" if near else "."
             raise OptionError(f"a recipe has no field {', '.join(unknown)}{meant} Its fields: {', '.join(PART_OF)}")
         parts = {
             part: replace(getattr(self, part), **{key: value for key, value in changes.items() if PART_OF[key] == part})
