@@ -32,7 +32,7 @@ def check_types(part: Any, positive: Sequence[str] = (), not_negative: Sequence[
 
 
 @cache  # a recipe is made of many others, and hints are read from source text
-def hints_of(kind: type) -> dict[str, Any]:
+def hints_of(kind: Any) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
