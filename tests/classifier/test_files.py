@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -62,8 +61,8 @@ def test_the_card_keeps_every_field_of_the_pipeline(tiny: Tiny, tmp_path: Path) 
         shift=2,
         flip=True,
         standardise="set",
-        mean=(0.1, 1 / 3, 0.7),
-        deviation=(1.0, 0.2, 1e-9),
+        mean=(1 / 3,),
+        deviation=(1e-9,),
     )
     save(classifier, tmp_path)
     assert load(tmp_path).pipeline == classifier.pipeline
@@ -84,7 +83,7 @@ def test_saving_over_another(tiny: Tiny, folder: Path) -> None:
 
 
 def test_nothing_there(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match=r"there is no .*nowhere: wanted the folder of a training run"):
+    with pytest.raises(ModelFileError, match=r"there is no .*nowhere: expected the folder of a training run"):
         load(tmp_path / "nowhere")
     with pytest.raises(ModelFileError, match=r"has no model.safetensors: finish .* --resume"):
         load(tmp_path)
@@ -118,7 +117,7 @@ def test_truncated_card(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": 2}, "has format 2, wanted 1: use the version"),
+        ({"format": 2}, "has format 2, expected 1: use the version"),
         ({"model": "hybrid99"}, "does not describe a network of this version .*hybrid99"),
         ({"model": None}, "does not describe"),
         ({"options": {"nonsense": 1}}, "does not describe .*no option 'nonsense'"),
@@ -139,14 +138,16 @@ def test_cards_of_others(folder: Path, changes: dict[str, Any], message: str) ->
 def test_a_card_that_is_no_card(folder: Path) -> None:
     for text in ("[]", "3", "{}", '"model"'):
         (folder / CARD).write_text(text)
-        with pytest.raises(ModelFileError, match="has format None, wanted 1"):
+        with pytest.raises(ModelFileError, match="has format None, expected 1"):
             load(folder)
 
 
 def test_weights_of_another_network(tiny: Tiny, folder: Path, tmp_path: Path) -> None:
     weights = save(tiny(first_channels=32), tmp_path / "wide").read_bytes()
     (folder / WEIGHTS).write_bytes(weights)
-    with pytest.raises(ModelFileError, match=r"another network than its card says \(.* has shape .* wants .*\)"):
+    with pytest.raises(
+        ModelFileError, match=r"another network than its card says \(.* has shape .* the network has .*\)"
+    ):
         load(folder)
 
 
@@ -172,13 +173,6 @@ def test_options_that_json_has_not(tiny: Tiny, tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="cannot be described in JSON"):
         save(classifier, tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_without_safetensors(tiny: Tiny, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "safetensors.torch", None)
-    for call in (lambda: load(folder), lambda: save(tiny(), tmp_path / "other")):
-        with pytest.raises(ModelFileError, match=r"pip install 'torchcaps\[train\]'"):
-            call()
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="permissions do not bind root")

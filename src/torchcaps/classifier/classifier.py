@@ -13,9 +13,11 @@ from torchcaps.models.network import Network
 from torchcaps.models.registry import create_model
 from torchcaps.types import Classified, Scores
 
+BATCH_PIXELS = 200 * 64**2  # the most in a batch of an evaluation, for each channel
+
 
 class Predictions(NamedTuple):
-    """What a classifier says of some images."""
+    """The classes that a classifier finds."""
 
     label: Tensor  # [N] int64, the class of the highest activation
     activation: Tensor  # [N, classes]
@@ -45,9 +47,13 @@ class Classifier(nn.Module):
             raise ValueError(f"{len(classes)} names for the {self.network.num_classes} classes of the network")
         if pipeline.crop != self.network.image_size:
             raise ValueError(f"the pipeline crops to {pipeline.crop}, the network takes {self.network.image_size}")
+        if pipeline.standardise == "set" and len(pipeline.mean) != self.network.in_channels:
+            raise ValueError(
+                f"the pipeline has means of {len(pipeline.mean)} channels, the network takes {self.network.in_channels}"
+            )
 
     def forward(self, image: Tensor) -> Classified | Scores:
-        """Prepared images ``[B, C, S, S]`` to what the network says of them."""
+        """Prepared images ``[B, C, S, S]`` to the network's output."""
         output: Classified | Scores = self.network(image)
         return output
 
@@ -57,7 +63,7 @@ class Classifier(nn.Module):
         return self.pipeline.resize or self.pipeline.crop
 
     def prepare(self, images: Images | Split) -> Split:
-        """Images of any size (see `as_images`; their labels are zero), or a split, as the network's crops want them.
+        """Images of any size (see `as_images`; their labels are zero), or a split, at the size that is cropped.
 
         The shorter side is resized where the pipeline says so. Grey images become colours for a network of colours,
         and the other way round.
@@ -66,28 +72,32 @@ class Classifier(nn.Module):
             shape = np.shape(images)
             if self.network.in_channels == 3 and len(shape) == 3 and shape[0] == 3 != shape[2]:
                 raise DataError(
-                    f"images of shape {list(shape)} are three grey ones or one of colours: "
-                    "wanted [N, C, H, W], as from images[None]"
+                    f"images of shape {list(shape)} are three grey ones or one in colour: "
+                    "expected [N, C, H, W], as from images[None]"
                 )
             pixels = as_images(images)
             images = Split(pixels, torch.zeros(len(pixels), dtype=torch.int64))
         height, width = images.images.shape[2:]
         if self.pipeline.resize is None and min(height, width) < self.pipeline.crop:
             side = self.pipeline.crop
-            raise DataError(f"images are {height}x{width}, the network wants at least {side}x{side}")
+            raise DataError(f"images are {height}x{width}, the network needs at least {side}x{side}")
         pixels = as_channels(images.images, self.network.in_channels)
         return self.pipeline.prepare(Split(pixels, images.labels, images.factors))
 
     @torch.no_grad()
-    def activations(self, split: Split, *, crops: int = 1, batch_size: int = 200) -> Tensor:
-        """Class activations ``[N, classes]`` of a prepared split, averaged over ``crops`` crops of each image."""
+    def activations(self, split: Split, *, crops: int = 1, batch_size: int | None = None) -> Tensor:
+        """Class activations ``[N, classes]`` of a prepared split, averaged over ``crops`` crops of each image.
+
+        The default ``batch_size`` is 200, and less for large images.
+        """
         if crops > 1 and self.source_size == self.pipeline.crop == min(split.images.shape[2:]):
-            raise DataError(f"{crops} crops would all be the same: this network sees whole images, wanted crops=1")
+            raise DataError(f"{crops} crops would all be the same: this network sees whole images, expected crops=1")
         if crops == 13 and self.source_size - self.pipeline.crop < MARGIN_OF_13:
             raise DataError(
                 f"13 crops of {self.pipeline.crop}x{self.pipeline.crop} need images that are at least {MARGIN_OF_13} "
                 f"pixels larger, this network's have {self.source_size}: expected 1, 5 or 9 crops"
             )
+        batch_size = batch_size or min(200, max(1, BATCH_PIXELS // self.pipeline.crop**2))
         weight = next(self.parameters())
         was_training = self.training
         self.eval()

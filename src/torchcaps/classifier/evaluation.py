@@ -53,7 +53,7 @@ def evaluate(classifiers: Sequence[Classifier], split: Split, *, crops: int = 1)
 def evaluate_each(classifiers: Sequence[Classifier], split: Split, *, crops: int = 1) -> list[Evaluation]:
     """Evaluate classifiers one by one."""
     if not classifiers or not len(split):
-        raise DataError(f"{len(classifiers)} networks on {len(split)} images: wanted at least one of each")
+        raise DataError(f"{len(classifiers)} networks on {len(split)} images: expected at least one of each")
     found = []
     for classifier in classifiers:
         if not 0 <= int(split.labels.min()) <= int(split.labels.max()) < len(classifier.classes):
@@ -75,9 +75,9 @@ def ensemble(evaluations: Sequence[Evaluation]) -> Evaluation:
     return Evaluation(classes=first.classes, label=first.label, activation=activation)
 
 
-def with_classes(split: Split, found: Sequence[str], wanted: Sequence[str]) -> Split:
-    """A split whose labels count the classes in the order wanted; raises where the names are not the same."""
-    if set(found) != set(wanted):
-        raise DataError(f"the images are of the classes {', '.join(found)}; the network knows {', '.join(wanted)}")
-    place = torch.tensor([wanted.index(name) for name in found])  # [classes]
+def with_classes(split: Split, found: Sequence[str], expected: Sequence[str]) -> Split:
+    """A split whose labels count the classes in the expected order; raises where the names are not the same."""
+    if set(found) != set(expected):
+        raise DataError(f"the images are of the classes {', '.join(found)}; the network knows {', '.join(expected)}")
+    place = torch.tensor([expected.index(name) for name in found])  # [classes]
     return Split(split.images, place[split.labels], split.factors)

@@ -7,11 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+import torch
 
 from torchcaps.classifier.classifier import Classifier
 from torchcaps.data.pipeline import Pipeline
 from torchcaps.data.writing import whole_file
-from torchcaps.models.files import CARD, FORMAT, WEIGHTS, ModelFileError, load_weights, read_card
+from torchcaps.models.files import (
+    CARD,
+    FORMAT,
+    WEIGHTS,
+    ModelFileError,
+    check_numbers,
+    check_weights,
+    load_weights,
+    read_card,
+)
 from torchcaps.models.pretrained import list_pretrained, listing, shipped_folder
 
 
@@ -30,7 +40,7 @@ def save(classifier: Classifier, folder: str | Path) -> Path:
         text = json.dumps(card, indent=1) + "\n"
     except (TypeError, ValueError) as error:
         raise ModelFileError(
-            f"the network cannot be described in JSON ({error}): wanted options that are numbers or names"
+            f"the network cannot be described in JSON ({error}): expected options that are numbers or names"
         ) from error
     weights = {name: value.contiguous() for name, value in classifier.network.state_dict().items()}
     with whole_file(folder / WEIGHTS) as file:
@@ -50,15 +60,28 @@ def load(path: str | Path) -> Classifier:
     """
     weights, card_path = find_files(Path(path).expanduser())
     card = read_card(card_path)
-    try:
-        pipeline = Pipeline(**{name: _tuple(value) for name, value in card["pipeline"].items()})
-        classes = tuple(str(name) for name in card["classes"])
-        classifier = Classifier(card["model"], card["options"], pipeline, classes, card["card"])
-    except Exception as error:  # whatever a changed card makes a network stumble over
-        reason = f"{type(error).__name__}: {error}"
-        raise ModelFileError(f"{card_path} does not describe a network of this version ({reason})") from error
+    for part in ("options", "pipeline"):
+        check_numbers(card_path, card.get(part))
+    with torch.device("meta"):  # a card can ask for any size: the weights' file has to agree before memory is taken
+        check_weights(from_card(card, card_path).network, weights)
+    classifier = from_card(card, card_path)
     load_weights(classifier.network, weights)
     return classifier.eval()
+
+
+def from_card(card: dict[str, Any], path: Path) -> Classifier:
+    """The classifier that a card describes, with new weights."""
+    try:
+        pipeline = Pipeline(**{name: _tuple(value) for name, value in card["pipeline"].items()})
+        classes, about = card["classes"], card["card"]
+        if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
+            raise TypeError(f"classes is {str(classes)[:50]}, expected a list of names")
+        if not isinstance(about, dict):
+            raise TypeError(f"card is {str(about)[:50]}, expected what is known of the network, by name")
+        return Classifier(card["model"], card["options"], pipeline, tuple(classes), about)
+    except Exception as error:  # whatever a changed card makes a network stumble over
+        reason = f"{type(error).__name__}: {error}"
+        raise ModelFileError(f"{path} does not describe a network of this version ({reason})") from error
 
 
 def find_files(path: Path) -> tuple[Path, Path]:
@@ -68,7 +91,7 @@ def find_files(path: Path) -> tuple[Path, Path]:
     if not os.path.exists(path):  # the user's own files come first: no name of ours may stand in for them
         if not is_pretrained:
             raise ModelFileError(
-                f"there is no {path}: wanted the folder of a training run, its {WEIGHTS}, "
+                f"there is no {path}: expected the folder of a training run, its {WEIGHTS}, "
                 f"or the name of a pretrained network ({listing()})"
             )
         path = shipped_folder(str(path))

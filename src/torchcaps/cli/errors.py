@@ -10,12 +10,12 @@ from torchcaps.errors import UserError
 
 @contextmanager
 def explain_errors(program: str, *, debug: bool = False) -> Iterator[None]:
-    """What the user can mend is said in a line, exit code 2; Ctrl-C is 130; a reader that went away is no error."""
+    """One line and exit code 2 for what the user can fix, 130 for Ctrl-C, 1 without a word for a reader that left."""
     try:
         yield
-        sys.stdout.flush()
+        _flush()
     except BrokenPipeError:  # as with | head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains once more as it exits
+        _discard_output()
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         if debug:
@@ -27,3 +27,20 @@ def explain_errors(program: str, *, debug: bool = False) -> Iterator[None]:
             raise
         print(f"{program}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+
+
+def _flush() -> None:
+    """Find out now whether the output was written: Python, as it exits, would say so with a traceback."""
+    if sys.stdout is None:  # it was closed before we began
+        return
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _discard_output()
+        raise UserError(f"the output cannot be written: {error.strerror}") from error
+
+
+def _discard_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

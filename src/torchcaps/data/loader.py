@@ -11,6 +11,7 @@ from torch import Tensor
 
 from torchcaps.data.pipeline import Batch, Draws, MixedBatch, Pipeline
 from torchcaps.data.types import Split
+from torchcaps.errors import OptionError
 
 
 class BatchLoader:
@@ -49,7 +50,7 @@ class BatchLoader:
         if batch_size < 1 or world_size < 1 or not 0 <= rank < world_size:
             raise ValueError(
                 f"batch_size {batch_size}, world_size {world_size}, rank {rank}: "
-                "wanted at least 1, at least 1, and 0 up to world_size - 1"
+                "expected at least 1, at least 1, and 0 up to world_size - 1"
             )
         if train and crops != 1:
             raise ValueError(f"crops is {crops}: several crops are for evaluation, not for training")
@@ -167,16 +168,28 @@ class BatchLoader:
         return count * self.rank // self.world_size, count * (self.rank + 1) // self.world_size
 
     def _check_training(self) -> None:
-        samples, rest = len(self.split), len(self.split) % self.batch_size
-        if samples < self.batch_size and self.drop_last:
-            raise ValueError(f"{samples} images make no batch of {self.batch_size}: use a batch_size up to {samples}")
-        # Averaging the gradients of unequal parts would not give the gradient of the whole batch.
-        if self.batch_size % self.world_size:
-            raise ValueError(f"a batch of {self.batch_size} does not divide by {self.world_size} processes")
-        if not self.drop_last and rest % self.world_size:
+        if self.drop_last:
+            check_batches(len(self.split), self.batch_size, self.world_size)
+            return
+        rest = len(self.split) % self.batch_size
+        if self.batch_size % self.world_size or rest % self.world_size:
             raise ValueError(
-                f"the last batch, of {rest}, does not divide by {self.world_size} processes: use drop_last=True"
+                f"batches of {self.batch_size} and a last one of {rest} cannot be divided among {self.world_size} "
+                "processes: use drop_last=True"
             )
+
+
+def check_batches(images: int, batch_size: int, processes: int) -> None:
+    """Raise unless images make a training batch, of which each process gets as many.
+
+    Averaging the gradients of unequal parts would not give the gradient of the whole batch.
+    """
+    if batch_size > images:
+        raise OptionError(
+            f"batch_size is {batch_size}, but there are {images} training images: expected at most {images}"
+        )
+    if batch_size % processes:
+        raise OptionError(f"batch_size is {batch_size}, for {processes} processes: expected a multiple of {processes}")
 
 
 def generator_for(*key: str | int) -> torch.Generator:

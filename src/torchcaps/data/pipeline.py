@@ -1,4 +1,4 @@
-"""From uint8 images to what a network and its decoder want."""
+"""From uint8 images to the input of a network and its decoder."""
 
 import math
 from dataclasses import dataclass, replace
@@ -81,35 +81,47 @@ class Pipeline:
     flip: bool = False
     """Mirror half of the images, left to right."""
     standardise: Standardise = "image"
-    """Zero mean and unit deviation of each image, each of its channels, or the training set; or pixels in [0, 1]."""
+    """What gets zero mean and unit standard deviation: each image, each channel, the training set, or nothing."""
     mean: tuple[float, ...] = ()
     """Of the training set, by channel; `with_statistics` fills it in."""
     deviation: tuple[float, ...] = ()
     """Of the training set, by channel; `with_statistics` fills it in."""
 
     def __post_init__(self) -> None:
+        for name in ("crop", "shift", *(() if self.resize is None else ("resize",))):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise ValueError(f"{name} is {value!r}, expected a whole number")
+        numbers = (self.brightness, self.contrast, self.stretch, self.turn, *self.mean, *self.deviation)
+        for number in numbers:
+            if not isinstance(number, int | float) or not math.isfinite(number):
+                raise ValueError(f"the pipeline has {number!r} among its numbers, expected finite ones")
+        if not isinstance(self.flip, bool):
+            raise ValueError(f"flip is {self.flip!r}, expected True or False")
         if self.crop < 1:
-            raise ValueError(f"crop is {self.crop}, wanted at least 1")
+            raise ValueError(f"crop is {self.crop}, expected at least 1")
         if self.resize is not None and self.resize < self.crop:
             raise ValueError(f"resize is {self.resize}, too small for a crop of {self.crop}")
         if self.brightness < 0 or not 0 <= self.contrast <= 1 or self.shift < 0:
             raise ValueError(
                 f"brightness {self.brightness}, contrast {self.contrast}, shift {self.shift}: "
-                "wanted none below 0, and contrast up to 1"
+                "expected none below 0, and contrast up to 1"
             )
         if not 0 <= self.stretch <= 1 or not 0 <= self.turn <= 180:
-            raise ValueError(f"stretch {self.stretch}, turn {self.turn}: wanted 0 to 1, and 0 to 180 degrees")
+            raise ValueError(f"stretch {self.stretch}, turn {self.turn}: expected 0 to 1, and 0 to 180 degrees")
         if self.standardise not in get_args(Standardise):
             raise ValueError(f"standardise is {self.standardise!r}, expected one of {', '.join(get_args(Standardise))}")
         if len(self.mean) != len(self.deviation):
-            raise ValueError(f"mean of {len(self.mean)} channels, deviation of {len(self.deviation)}")
+            raise ValueError(f"mean of {len(self.mean)} channels, standard deviation of {len(self.deviation)}")
+        if any(deviation <= 0 for deviation in self.deviation):
+            raise ValueError(f"standard deviation is {list(self.deviation)}, expected numbers above 0")
 
     def prepare(self, split: Split) -> Split:
         """The split at the size from which crops are taken; done once, and again without effect."""
         return split if self.resize is None else transforms.resize_split(split, self.resize)
 
     def with_statistics(self, train: Split) -> "Pipeline":
-        """This pipeline with the mean and deviation of the training split filled in."""
+        """This pipeline with the mean and standard deviation of the training split filled in."""
         mean, deviation = transforms.channel_statistics(self.prepare(train))
         return replace(self, mean=mean, deviation=deviation)
 
@@ -164,7 +176,7 @@ class Pipeline:
         """The centre crop of each image; or several crops, side by side for each sample, see `mean_over_crops`."""
         self._check(images)
         if crops not in CROPS:
-            raise ValueError(f"crops is {crops}, wanted one of {', '.join(map(str, CROPS))}")
+            raise ValueError(f"crops is {crops}, expected one of {', '.join(map(str, CROPS))}")
         if crops > 1 and min(images.shape[2:]) == self.crop:
             raise ValueError(
                 f"images are as small as the crop, {self.crop}x{self.crop}: {crops} crops would all be the same"
@@ -175,10 +187,10 @@ class Pipeline:
 
     def _check(self, images: Tensor) -> None:
         if images.dim() != 4 or images.dtype != torch.uint8:
-            raise ValueError(f"images are {images.dtype} {list(images.shape)}, wanted uint8 [B, C, H, W]")
+            raise ValueError(f"images are {images.dtype} {list(images.shape)}, expected uint8 [B, C, H, W]")
         if self.resize is not None and min(images.shape[2:]) != self.resize:
             height, width = images.shape[2:]
-            raise ValueError(f"images are {height}x{width}, wanted {self.resize}: prepare the split first")
+            raise ValueError(f"images are {height}x{width}, expected {self.resize}: prepare the split first")
         transforms.check_room(images, self.crop)
 
     def _network_input(self, images: Tensor) -> Tensor:

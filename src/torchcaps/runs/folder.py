@@ -16,7 +16,7 @@ LOCK = ".lock"
 
 
 class RunFolderError(UserError):
-    """A run folder that cannot be made, or cannot be gone on with."""
+    """A run folder that cannot be made, or cannot be resumed."""
 
 
 class BusyError(RunFolderError):
@@ -26,8 +26,13 @@ class BusyError(RunFolderError):
 def create(name: str, output: Path | None) -> Path:
     """A new, empty folder: the given one, or the first free ``runs/<name>-<n>``.
 
-    What a run leaves that was killed before it began is nothing.
+    What a run left that was killed before it began does not count.
     """
+    if not name or name.startswith(".") or any(character in name for character in "/\\\0"):
+        raise RunFolderError(
+            f"name is {name!r}, expected one without slashes or a leading dot: it becomes runs/NAME-1; "
+            "--output puts the run elsewhere"
+        )
     if output is None:
         return _first_free(name)
     with disk_errors(output):
@@ -35,7 +40,7 @@ def create(name: str, output: Path | None) -> Path:
         taken = any(path.name != LOCK and not path.name.startswith(f".{RUN}.") for path in output.iterdir())
     if taken:
         raise RunFolderError(
-            f"{output} is there already and not empty: go on with --resume {output}, or name another --output"
+            f"{output} exists and is not empty: resume its run with --resume {output}, or choose another --output"
         )
     return output
 

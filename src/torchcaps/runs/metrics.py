@@ -1,6 +1,5 @@
 """The rows of ``metrics.csv``."""
 
-import csv
 from pathlib import Path
 
 from torchcaps.data.writing import disk_errors, whole_file
@@ -42,14 +41,16 @@ def as_line(row: Row) -> str:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a file; a last one that was being written when the process was killed is left out."""
+    """The rows of a file; those that are damaged, as the last one of a killed process may be, are left out."""
     if not path.is_file():
         return []
-    whole, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
+    head, *lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    columns = head.split(",")
     rows: list[Row] = []
-    for values in csv.DictReader(whole.splitlines()):
+    for line in lines[:-1]:  # behind the last line break comes nothing, or a row that was being written
         try:
+            values = dict(zip(columns, line.split(","), strict=True))
             rows.append({name: float(values[name]) if values[name] else None for name in COLUMNS})
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, ValueError):
             continue
     return rows

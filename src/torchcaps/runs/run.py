@@ -1,4 +1,4 @@
-"""What a run folder says about its training."""
+"""A run folder, read."""
 
 import json
 import math
@@ -58,9 +58,9 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UserError(f"{path} cannot be read: {error}; wanted the folder of a finished training run") from error
+        raise UserError(f"{path} cannot be read: {error}; expected the folder of a finished training run") from error
     if not isinstance(content, dict):
-        raise UserError(f"{path} holds a {type(content).__name__}, wanted what a training run writes there")
+        raise UserError(f"{path} holds a {type(content).__name__}, expected the object that a training run writes")
     return content
 
 

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 
 
-
-
 @dataclass(frozen=True)
 class Table:
     """Cells of text; rows that belong together have the same first cell."""

@@ -1,8 +1,8 @@
 """Checkpoints that are whole or not there, and runs that stop between two steps."""
 
-import pickle
 import signal
 import threading
+import zipfile
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -22,7 +22,7 @@ STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(Exception):  # noqa: N818 - nothing went wrong
-    """The user, or the system, asked the run to stop; it did so behind a checkpoint."""
+    """The user, or the system, asked the run to stop; it did so after a checkpoint."""
 
     def __init__(self, number: int, step: int, folder: Path) -> None:
         super().__init__(f"stopped after step {step} by {signal.Signals(number).name}")
@@ -52,10 +52,17 @@ def read_checkpoint(path: Path, map_location: Any = "cpu") -> dict[str, Any]:
     """A checkpoint's values, or an error that says what is wrong with the file."""
     try:
         with path.open("rb") as file:
+            with zipfile.ZipFile(file) as archive:  # torch.load leaves out the checksums
+                damaged = archive.testzip()
+            if damaged is not None:
+                raise zipfile.BadZipFile(f"{damaged} is damaged")
+            file.seek(0)
             values = torch.load(file, map_location=map_location, weights_only=True)
-    except (OSError, RuntimeError, EOFError, pickle.UnpicklingError, ValueError, KeyError) as error:
+    except Exception as error:  # damaged files make both readers stumble in any way
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise RunFolderError(f"{path} is not a checkpoint that can be used: {reason}") from error
+        raise RunFolderError(
+            f"{path} is not a checkpoint that can be used: {reason}; start the run again, or copy the file again"
+        ) from error
     if not isinstance(values, dict) or not {"state_dict", "global_step", "loops"} <= values.keys():
         raise RunFolderError(f"{path} is not a checkpoint of a training run")
     return values
@@ -64,7 +71,7 @@ def read_checkpoint(path: Path, map_location: Any = "cpu") -> dict[str, Any]:
 class Checkpoints(Callback):
     """Writes the last checkpoint every so many steps and after each epoch, and the best one on validation.
 
-    The first Ctrl-C or SIGTERM ends the run behind the step at hand, with a checkpoint; a second Ctrl-C at once.
+    The first Ctrl-C or SIGTERM finishes the current step, writes a checkpoint and stops; a second Ctrl-C stops at once.
     """
 
     def __init__(self, folder: Path, every: int, metrics: Metrics) -> None:
@@ -125,7 +132,7 @@ class Checkpoints(Callback):
             raise Interrupted(stop, trainer.global_step, self.folder)
 
     def _agree_to_stop(self, trainer: Trainer) -> int:
-        """The signal that any of the processes got: they have to stop behind the same step."""
+        """The signal that any of the processes got: they have to stop after the same step."""
         if trainer.world_size == 1:
             return self._signal
         asked = torch.tensor(self._signal, device=trainer.strategy.root_device)

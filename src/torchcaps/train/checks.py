@@ -18,7 +18,8 @@ def check_types(part: Any, positive: Sequence[str] = (), not_negative: Sequence[
 
     Values come from JSON files and from Python too, where nothing else looks at them.
     """
-    hints = hints_of(type(part))
+    kind: Any = type(part)
+    hints = hints_of(kind)
     for item in fields(part):
         name, value, hint = item.name, getattr(part, item.name), hints[item.name]
         if not is_of(value, hint):

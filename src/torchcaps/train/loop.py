@@ -17,7 +17,7 @@ from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities import rank_zero_only
 from rich.console import Console
 
-from torchcaps.classifier.classifier import Classifier
+from torchcaps.classifier import Classifier, evaluate
 from torchcaps.data import BatchLoader, DataError, Split
 from torchcaps.errors import OptionError
 from torchcaps.models.files import mismatch
@@ -30,7 +30,6 @@ from torchcaps.train.module import TrainingModule
 from torchcaps.train.progress import ProgressLine
 from torchcaps.train.recipe import Recipe
 
-EVALUATION_BATCH = 200
 CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EACCES, errno.EPERM, errno.EROFS)
 # Methods whose activations do not depend on all parameters, which processes that share gradients have to know.
 UNUSED_PARAMETERS = ("agreement", "frms_variant")
@@ -45,7 +44,7 @@ class Resources:
 
     def __post_init__(self) -> None:
         if self.devices < 1 or self.nodes < 1:
-            raise OptionError(f"devices is {self.devices}, nodes is {self.nodes}: wanted at least 1 of each")
+            raise OptionError(f"devices is {self.devices}, nodes is {self.nodes}: expected at least 1 of each")
 
     @property
     def processes(self) -> int:
@@ -89,12 +88,16 @@ def follow(
     pipeline = classifier.pipeline
     settings = recipe.optimisation
     make_loader = partial(BatchLoader, seed=settings.seed, rank=rank(), world_size=resources.processes)
-    check_batches(recipe, len(train), resources)
     training = make_loader(train, pipeline, batch_size=settings.batch_size, train=True, mixup=recipe.images.mixup)
     module = TrainingModule(classifier.network, recipe, len(training))
     checkpoint = folder / LAST if resume else None
     step = 0 if checkpoint is None else check_checkpoint(checkpoint, module, training)
-    metrics = Metrics(folder, training_error=not recipe.images.mixup)
+    validate = None
+    if validation is not None:  # each process takes its part; all of it where there is not an image for each
+        parts = resources.processes if resources.processes <= len(validation) else 1
+        part = validation.take(torch.arange(rank() % parts, len(validation), parts))
+        validate = partial(evaluate, [classifier], classifier.prepare(part))
+    metrics = Metrics(folder, training_error=not recipe.images.mixup, validate=validate)
     callbacks: list[Callback] = [metrics]
     if settings.average_epochs:  # before checkpoints, which hold what it has added up
         fresh = make_loader(training.split, pipeline, batch_size=settings.batch_size, train=True)
@@ -117,11 +120,8 @@ def follow(
             num_sanity_val_steps=0,
             use_distributed_sampler=False,
         )
-        held = None
-        if validation is not None:
-            held = make_loader(validation, pipeline, batch_size=EVALUATION_BATCH, train=False)
         with our_errors(folder):
-            trainer.fit(module, training, held, ckpt_path=checkpoint, weights_only=True)
+            trainer.fit(module, training, ckpt_path=checkpoint, weights_only=True)
     if settings.weights == "best" and (folder / BEST).is_file():
         best = read_checkpoint(folder / BEST)["state_dict"]
         module.load_state_dict(best)
@@ -138,24 +138,16 @@ def _strategy(recipe: Recipe, resources: Resources) -> DDPStrategy | str:
     )
 
 
-def check_batches(recipe: Recipe, images: int, resources: Resources) -> None:
-    """Raise where so many training images make no batches for all processes."""
-    size, processes = recipe.optimisation.batch_size, resources.processes
-    if size > images:
-        raise OptionError(f"batch_size is {size}, but there are {images} training images: wanted at most {images}")
-    if size % processes:
-        raise OptionError(f"batch_size is {size}, for {processes} processes: wanted a multiple of {processes}")
-
-
 def check_checkpoint(path: Path, module: TrainingModule, training: BatchLoader) -> int:
     """The step of a checkpoint, if it is one of this network and of these images."""
     values = read_checkpoint(path)
-    problem = mismatch(module.state_dict(), values["state_dict"])
+    expected, found = ({n: v.shape for n, v in state.items()} for state in (module.state_dict(), values["state_dict"]))
+    problem = mismatch(expected, found)
     if problem:
         raise RunFolderError(f"{path} is a checkpoint of another network than the recipe's: {problem}")
     try:
         training.load_state_dict(values["callbacks"]["Checkpoints"]["loader"])
-    except (KeyError, ValueError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise RunFolderError(f"{path} is a checkpoint of a run on other images: {error}") from error
     return int(values["global_step"])
 
@@ -173,7 +165,7 @@ def our_errors(folder: Path) -> Iterator[None]:
         if isinstance(error, DataError):
             what, _, _ = str(error).partition(";")
         raise RunFolderError(
-            f"{what}; what was saved before is whole: mend that, then go on with torchcaps train --resume {folder}"
+            f"{what}; what was saved before is whole: fix that, then torchcaps train --resume {folder}"
         ) from error
     except SystemExit as error:
         if isinstance(error.__context__, KeyboardInterrupt):

@@ -1,12 +1,14 @@
 """``metrics.csv`` and TensorBoard: how a run goes, in rows that a resumed run continues."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 
+from torchcaps.classifier import Evaluation
 from torchcaps.runs.folder import METRICS
 from torchcaps.runs.metrics import Row, append, start_file
 from torchcaps.train.module import TrainingModule
@@ -22,16 +24,20 @@ class Metrics(Callback):
     interrupted, but for the times.
     """
 
-    def __init__(self, folder: Path, *, training_error: bool = True) -> None:
-        """Without ``training_error`` it is left out: mixed images are of no one class."""
-        self.path, self.has_training_error = folder / METRICS, training_error
+    def __init__(
+        self, folder: Path, *, training_error: bool = True, validate: Callable[[], Evaluation] | None = None
+    ) -> None:
+        """Without ``training_error`` it is left out: mixed images are of no one class.
+
+        ``validate`` evaluates this process's part of the validation images, after each epoch.
+        """
+        self.path, self.has_training_error, self.validate = folder / METRICS, training_error, validate
         self.validation_error: float | None = None
         self.seconds = 0.0  # of training, former processes included
         self._since_row = dict.fromkeys(SUMS, 0.0)
         self._row_seconds = 0.0  # since the row before, without validation
         self._epoch = {**dict.fromkeys(SUMS, 0.0), "seconds": 0.0}  # of all processes
         self._epoch_is_over = False
-        self._validated = dict.fromkeys(SUMS, 0.0)
         self._clock = self._batch_clock = time.perf_counter()
 
     def state_dict(self) -> dict[str, Any]:
@@ -62,32 +68,19 @@ class Metrics(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        add(self._since_row, outputs)
+        for name in SUMS:
+            self._since_row[name] += outputs[name]
         now = time.perf_counter()
         self._row_seconds, self._batch_clock = self._row_seconds + now - self._batch_clock, now
         is_last = batch_idx + 1 >= trainer.num_training_batches  # its row waits for the validation
         if trainer.global_step % EVERY == 0 and not is_last:
             self._write_row(trainer, pl_module, None)
 
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._validated = dict.fromkeys(SUMS, 0.0)
-
-    def on_validation_batch_end(
-        self,
-        trainer: Trainer,
-        pl_module: LightningModule,
-        outputs: Any,
-        batch: Any,
-        batch_idx: int,
-        dataloader_idx: int = 0,
-    ) -> None:
-        add(self._validated, outputs)
-
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        total = over_processes(trainer, self._validated)
-        self.validation_error = total["wrong"] / max(1.0, total["images"])
-
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self.validate is not None:
+            found = self.validate()
+            total = over_processes(trainer, {"wrong": found.wrong, "images": len(found.label)})
+            self.validation_error = total["wrong"] / total["images"]
         self._write_row(trainer, pl_module, self.validation_error)
         self._epoch_is_over = True
 
@@ -138,12 +131,6 @@ class Metrics(Callback):
         if trainer.logger is not None:
             known = {name: value for name, value in row.items() if value is not None and name != "step"}
             trainer.logger.log_metrics(known, trainer.global_step)
-
-
-def add(sums: dict[str, float], counts: dict[str, Any]) -> None:
-    """Add what a batch counted."""
-    for name in SUMS:
-        sums[name] += counts.get(name, 0.0)
 
 
 def over_processes(trainer: Trainer, sums: dict[str, float]) -> dict[str, float]:

@@ -26,7 +26,7 @@ from torchcaps.types import Classified, Scores
 ADAM_EPSILON = 1e-12
 
 
-class Counts(TypedDict, total=False):
+class Counts(TypedDict):
     """What a batch adds to the metrics: sums over its images."""
 
     loss: Tensor  # [], for the optimiser
@@ -58,12 +58,16 @@ class TrainingModule(LightningModule):
         values = {name: loss.item() for name, loss in losses.items()}
         place = Place(step=self.global_step + 1, epoch=self.current_epoch + 1, batch=batch_idx + 1)
         self._agree_on_finite(values, batch.image, place)
-        counts = count(output, batch.label)  # of mixed images nobody asks what is wrong: see Metrics
-        images = counts["images"]
-        counts["loss"] = torch.stack(list(losses.values())).sum()
-        counts["output_loss"] = values["output_loss"] * images
-        counts["reconstruction_loss"] = values.get("reconstruction_loss", 0.0) * images
-        return counts
+        images = len(batch.label)
+        return {
+            "loss": torch.stack(list(losses.values())).sum(),
+            "images": images,
+            "wrong": int(
+                (output.activation.argmax(1) != batch.label).sum()
+            ),  # nobody asks of mixed images: see Metrics
+            "output_loss": values["output_loss"] * images,
+            "reconstruction_loss": values.get("reconstruction_loss", 0.0) * images,
+        }
 
     def _agree_on_finite(self, losses: dict[str, float], image: Tensor, place: Place) -> None:
         """Raise in all processes where a loss is not finite in one: the others would wait for it."""
@@ -97,9 +101,6 @@ class TrainingModule(LightningModule):
             return cross_entropy(output.logits, label)
         return activation_cross_entropy(output.activation, label)
 
-    def validation_step(self, batch: Batch, batch_idx: int) -> Counts:
-        return count(self.network(batch.image), batch.label)
-
     def configure_optimizers(self) -> Any:
         settings = self.recipe.optimisation
         # Not asked of the trainer, which would then set its loaders up too early, and lose where they were.
@@ -119,8 +120,3 @@ class TrainingModule(LightningModule):
             optimizer, lambda step: rate_at(step, steps=steps, schedule=settings.schedule, warm_up=settings.warm_up)
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-
-def count(output: Classified | Scores, label: Tensor) -> Counts:
-    """Images of a batch, and how many of them were taken for another class."""
-    return {"images": len(label), "wrong": int((output.activation.argmax(1) != label).sum())}

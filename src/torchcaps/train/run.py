@@ -15,6 +15,7 @@ from rich.console import Console
 
 from torchcaps.classifier import Classifier, Evaluation, evaluate, save
 from torchcaps.data import Splits, ViewpointSplits, list_sets
+from torchcaps.data.loader import check_batches
 from torchcaps.errors import UserError
 from torchcaps.runs import folder as run_folder
 from torchcaps.runs.machine import cpu_name, usable_cores
@@ -53,18 +54,18 @@ def train(
     is left alone: there is no test error.
     """
     require_lightning()
-    from torchcaps.train.loop import Resources, check_batches, is_first_process
+    from torchcaps.train.loop import Resources, is_first_process
 
     resources = resources or Resources()
     first = is_first_process()
     console = console or Console(quiet=not first)
     if resume is not None and not (resume / run_folder.RUN).is_file():
-        raise run_folder.RunFolderError(f"{resume} is not the folder of a training run: there is nothing to go on with")
+        raise run_folder.RunFolderError(f"{resume} is not the folder of a training run: there is nothing to resume")
     recipe = with_absolute_paths(recipe)
     splits = load_data(recipe)
     torch.manual_seed(recipe.optimisation.seed)
     classifier = make_classifier(recipe, splits, make_pipeline(recipe, splits))
-    check_batches(recipe, len(splits.train), resources)  # before there is a folder
+    check_batches(len(splits.train), recipe.optimisation.batch_size, resources.processes)  # before there is a folder
     folder = resume or (run_folder.create(recipe.name, output) if first else Path())
     with run_folder.locked(folder) if first else nullcontext():
         return _train_in(folder, recipe, splits, classifier, resources, console, resume is not None, test)
@@ -142,7 +143,7 @@ def describe(folder: Path, recipe: Recipe, splits: Splits, processes: int) -> No
 
 
 def with_absolute_paths(recipe: Recipe) -> Recipe:
-    """A run is gone on with, and evaluated, from any folder."""
+    """So that a run can be resumed and evaluated from any folder."""
     root = None if recipe.data.root is None else recipe.data.root.expanduser().resolve()
     folder = Path(recipe.data.data).expanduser()
     is_folder = recipe.data.data not in list_sets() and folder.is_dir()
