@@ -133,7 +133,7 @@ def usable(path: Path, remedy: str = "restore the file, or remove it to make it 
     """What goes wrong with what a file holds, in our words."""
     try:
         yield
-    except (OSError, ValueError, TypeError, LookupError, AttributeError) as error:
+    except (OSError, UserError, ValueError, TypeError, LookupError, AttributeError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise UserError(f"{path} cannot be read: {reason}; {remedy}") from error
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from torchcaps.classifier import evaluate
 from torchcaps.data import BatchLoader
-from torchcaps.errors import OptionError
+from torchcaps.errors import UserError
 from torchcaps.nn.norm import Convolution
 from torchcaps.train import Recipe, averaging, train
 from torchcaps.train.assemble import load_data
@@ -47,9 +47,9 @@ def test_mean_is_that_of_the_last_steps(averaged: Recipe, monkeypatch: pytest.Mo
     assert finished is not None
     assert len(seen) == 12
     for name, weight in finished.classifier.network.named_parameters():
-        wanted = torch.stack([step[name] for step in seen[4:]]).mean(0)
-        torch.testing.assert_close(weight.detach().double(), wanted, rtol=1e-5, atol=1e-7, msg=name)
-    assert not torch.equal(wanted, seen[-1][name])
+        expected = torch.stack([step[name] for step in seen[4:]]).mean(0)
+        torch.testing.assert_close(weight.detach().double(), expected, rtol=1e-5, atol=1e-7, msg=name)
+    assert not torch.equal(expected, seen[-1][name])
     assert json.loads((RUN / "result.json").read_text())["weights"] == "mean"
     assert "mean of the weights over the last epochs" in (RUN / "report.html").read_text()
 
@@ -117,5 +117,5 @@ def test_interrupted_run_ends_with_the_same_mean(normalised: Recipe, how: str, a
     ],
 )
 def test_what_cannot_be_meant(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(OptionError, match=words):
+    with pytest.raises(UserError, match=words):
         Recipe.of(**changes)

@@ -83,7 +83,7 @@ def test_one_class(capsys: Capture) -> None:
 
 def test_empty_folder(capsys: Capture) -> None:
     Path("pictures").mkdir()
-    assert "pictures has no subfolders; wanted one subfolder a class" in complaint(capsys, "--data", "pictures")
+    assert "pictures has no subfolders; expected one subfolder a class" in complaint(capsys, "--data", "pictures")
 
 
 def test_no_folder(capsys: Capture) -> None:
@@ -152,7 +152,7 @@ def test_output_that_is_not_empty(capsys: Capture, images: Path) -> None:
     Path("run").mkdir()
     Path("run/thesis.txt").write_text("mine")
     err = complaint(capsys, *tiny_fields(images), "--output", "run")
-    assert "run is there already and not empty" in err
+    assert "run exists and is not empty" in err
     assert "--resume run" in err
     assert [path.name for path in Path("run").iterdir()] == ["thesis.txt"]
 
@@ -161,7 +161,7 @@ def test_output_in_which_a_run_was_killed_before_it_began() -> None:
     Path("run").mkdir()
     Path("run/.lock").touch()
     Path("run/.run.json.1a2b3c4d.part").touch()
-    assert create(Recipe(), Path("run")) == Path("run")
+    assert create("run", Path("run")) == Path("run")
 
 
 @pytest.mark.parametrize("output", ["file", "file/run"])
@@ -190,14 +190,14 @@ def test_missing_package(capsys: Capture, images: Path, monkeypatch: pytest.Monk
     ("changes", "words"),
     [
         ({"batch-size": 99}, "batch_size is 99, but there are 34 training images"),
-        ({"size": 20}, "image_size=20: wanted a multiple of 8"),
-        ({"routing": "nonsense"}, "routing='nonsense': wanted one of agreement, em, frem"),
-        ({"model": "nonsense"}, "model 'nonsense': wanted one of cnn32"),
-        ({"first-channels": 17}, "first_channels=17: wanted a multiple of 16"),
-        ({"iterations": 0}, "iterations=0: wanted"),
-        ({"rate": -1}, "rate is -1.0, wanted more than 0"),
+        ({"size": 20}, "image_size=20: expected a multiple of 8"),
+        ({"routing": "nonsense"}, "routing='nonsense': expected one of agreement, em, frem"),
+        ({"model": "nonsense"}, "model is 'nonsense', expected one of cnn32"),
+        ({"first-channels": 17}, "first_channels=17: expected a multiple of 16"),
+        ({"iterations": 0}, "iterations=0: expected"),
+        ({"rate": -1}, "rate is -1.0, expected more than 0"),
         ({"camera": "right"}, "camera are for data sets"),
-        ({"shift": -1}, "shift -1: wanted none below 0"),
+        ({"shift": -1}, "shift -1: expected none below 0"),
     ],
     ids=str,
 )

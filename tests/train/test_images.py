@@ -61,9 +61,9 @@ def test_all_splits_and_the_note() -> None:
 def test_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     data = SimpleNamespace(train=split(50), validation=None, test=split(40), classes=("a", "b"), note="")
     monkeypatch.setattr("torchcaps.train.assemble.load_set", lambda found: data)
-    for images, wanted in ((None, (50, 40)), (10, (10, 10)), (45, (45, 40))):
+    for images, expected in ((None, (50, 40)), (10, (10, 10)), (45, (45, 40))):
         splits = load_data(Recipe.of(images=images, batch_size=5, validation="none"))
-        assert (len(splits.train), len(splits.test)) == wanted
+        assert (len(splits.train), len(splits.test)) == expected
 
 
 def test_folds_hold_out_other_images(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_each_camera_in_training_and_the_left_in_the_rest(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("images", [-1, 0, 49])
 def test_fewer_than_a_batch(images: int) -> None:
-    with pytest.raises(OptionError, match=f"images is {images}, fewer than a batch: wanted at least batch_size, 50"):
+    with pytest.raises(OptionError, match=f"images is {images}, fewer than a batch: expected at least batch_size, 50"):
         named_recipe("mnist-frem", images=images)
 
 

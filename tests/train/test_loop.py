@@ -107,8 +107,8 @@ def test_rows_show_the_rising_margin(recipe: Recipe) -> None:
         train(recipe.with_fields(epochs=20), output=RUN)
     rows = read_rows(RUN / "metrics.csv")
     assert [row["step"] for row in rows] == [4, 8, 10]
-    wanted = [0.2 + 0.7 * step / (5 * 4) for step in (4, 8, 10)]  # five epochs of four steps
-    assert [row["margin"] for row in rows] == pytest.approx(wanted, rel=1e-5)
+    expected = [0.2 + 0.7 * step / (5 * 4) for step in (4, 8, 10)]  # five epochs of four steps
+    assert [row["margin"] for row in rows] == pytest.approx(expected, rel=1e-5)
 
 
 def test_folder(whole: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from torchcaps.data import BatchLoader, MixedBatch
-from torchcaps.errors import OptionError
+from torchcaps.errors import UserError
 from torchcaps.train import Recipe, train
 from torchcaps.train.assemble import load_data, make_classifier, make_pipeline
 from train.tiny_runs import interrupted, rows_without_times, weights
@@ -72,12 +72,12 @@ def test_interrupted_run_ends_as_one_that_was_not(mixed: Recipe) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"mixup": -0.1}, "mixup is -0.1, wanted 0 or more"),
+        ({"mixup": -0.1}, "mixup is -0.1, expected 0 or more"),
         ({"mixup": float("inf")}, "mixup is inf"),
         ({"mixup": 0.2}, "mixed images are not reconstructed.*set reconstruction=0"),
     ],
 )
 def test_what_cannot_be_meant(changes: dict[str, Any], words: str) -> None:
-    with pytest.raises(OptionError, match=words):
+    with pytest.raises(UserError, match=words):
         Recipe.of(**changes)
     assert Recipe.of(mixup=0.2, model="cnn32").images.mixup == 0.2  # has no decoder anyway

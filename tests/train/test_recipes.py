@@ -117,9 +117,9 @@ def test_unknown_names() -> None:
     for name in ("", "mnist", "mnist-frem-fast", "imagenet-frem", "frem-mnist"):
         with pytest.raises(OptionError, match="there is no recipe"):
             recipe(name)
-    with pytest.raises(OptionError, match="no field nonsense"):
+    with pytest.raises(UserError, match="no field nonsense"):
         recipe("mnist-frem", nonsense=1)
-    with pytest.raises(OptionError, match="no field nonsense"):
+    with pytest.raises(UserError, match="no field nonsense"):
         recipe_from_json({**Recipe().as_json(), "data": {"nonsense": 1}})
 
 
@@ -140,7 +140,7 @@ def test_unknown_names() -> None:
     ids=str,
 )
 def test_wrong_values(changes: dict[str, Any]) -> None:
-    with pytest.raises(OptionError, match=next(iter(changes))):
+    with pytest.raises(UserError, match=next(iter(changes))):
         Recipe.of(**changes)
 
 
@@ -155,7 +155,7 @@ def make_folder(root: Path, count: int, side: int) -> Path:
 @pytest.mark.parametrize(("side", "size", "model"), [(20, 32, "hybrid32"), (63, 32, "hybrid32"), (64, 64, "hybrid64")])
 def test_folder_picks_the_network(tmp_path: Path, side: int, size: int, model: str) -> None:
     found = folder_recipe(make_folder(tmp_path / "shapes", 2, side))
-    assert (found.name, found.size, found.model) == ("shapes", size, model)
+    assert (found.name, found.images.size, found.network.model) == ("shapes", size, model)
     assert found.data == str(tmp_path / "shapes")
     assert (found.stretch, found.turn, found.flip, found.resize) == (0, 0, False, None)
 
@@ -174,7 +174,7 @@ def test_folder_of_large_images_has_room_for_its_crops(tmp_path: Path) -> None:
 def test_numbers_among_the_routing_options(monkeypatch: pytest.MonkeyPatch) -> None:
     options = ["--routing-options", "bandwidth", "4", "kernel", "gaussian"]
     found = parsed("mnist-frem", *options, patch=monkeypatch)
-    assert found.routing_options == {"bandwidth": 4.0, "kernel": "gaussian"}
+    assert found.network.routing_options == {"bandwidth": 4.0, "kernel": "gaussian"}
 
 
 def test_data_set_without_a_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,10 +183,10 @@ def test_data_set_without_a_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_folder_picks_batch_and_epochs(tmp_path: Path) -> None:
     few, many = (folder_recipe(make_folder(tmp_path / str(count), count, 8)) for count in (3, 450))
-    assert few.batch_size <= 6  # of about six training images
-    assert few.epochs > many.epochs
-    assert many.batch_size == 25
-    assert 1200 < many.epochs * 945 / 25 < 1800  # steps
+    assert few.optimisation.batch_size <= 6  # of about six training images
+    assert few.optimisation.epochs > many.optimisation.epochs
+    assert many.optimisation.batch_size == 25
+    assert 1200 < many.optimisation.epochs * 945 / 25 < 1800  # steps
 
 
 def parsed(*arguments: str, patch: pytest.MonkeyPatch) -> Recipe:
@@ -215,22 +215,19 @@ def test_data_folder_on_the_command_line(images: Path, monkeypatch: pytest.Monke
 
 
 def test_help_explains_each_field(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("COLUMNS", "80")  # boxes stand side by side where there is room
     with pytest.raises(SystemExit) as exit_info:
         main(["train", "mnist-em", "--help"])
     assert exit_info.value.code == 0
-    shown = capsys.readouterr().out
+    lines = [line.strip("│ ") for line in capsys.readouterr().out.splitlines()]
+    starts = [number for number, line in enumerate(lines) if line.startswith(("--", "╰"))]
     for name in [*PART_OF, "name", "output", "resume", "devices", "nodes"]:
         option = f"--{name.replace('_', '-')}"
-        [place] = [
-            number
-            for number, line in enumerate(shown.splitlines())
-            if line.strip("│ ").startswith(option + " ") or line.strip("│ ").startswith(option + ",")
-        ]
-        text = " ".join(shown.splitlines()[place : place + 2])
+        [place] = [number for number in starts if lines[number].startswith((f"{option} ", f"{option},"))]
+        text = " ".join(lines[place : next(start for start in starts if start > place)])
+        assert text.partition("(default: ")[0].rstrip().endswith("."), name  # a sentence
         assert "(default: " in text, name
-        assert text.partition("(default")[0].rstrip().endswith("."), name  # a sentence
-    assert "default: mnist-em" in shown
+    assert "(default: mnist-em)" in " ".join(lines)
 
 
 @pytest.fixture

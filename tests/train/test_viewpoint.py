@@ -11,7 +11,7 @@ import torch
 from torchcaps.classifier import load
 from torchcaps.cli import main
 from torchcaps.data import DataError, ImageSet, Split, ViewpointSplits
-from torchcaps.errors import OptionError
+from torchcaps.errors import UserError
 from torchcaps.train import Recipe, train
 from torchcaps.train.assemble import load_data
 from torchcaps.train.command_line import command_line
@@ -63,25 +63,25 @@ def test_errors_on_novel_and_familiar_viewpoints(
     network = load("run")
     wrong = network.predict(data.test.images).label != data.test.labels
     familiar = torch.isin(data.test.factor(factor), torch.tensor(FAMILIAR[factor]))
-    wanted = {True: wrong[familiar].double().mean().item(), False: wrong[~familiar].double().mean().item()}
+    expected = {True: wrong[familiar].double().mean().item(), False: wrong[~familiar].double().mean().item()}
     result = json.loads(Path("run/result.json").read_text())
-    assert result["familiar_error"] == pytest.approx(wanted[True])
-    assert result["test_error"] == pytest.approx(wanted[False])
-    assert wanted[True] != wanted[False]  # or this test shows little
+    assert result["familiar_error"] == pytest.approx(expected[True])
+    assert result["test_error"] == pytest.approx(expected[False])
+    assert expected[True] != expected[False]  # or this test shows little
     assert network.card["result"] == result
     about = json.loads(Path("run/run.json").read_text())["data"]
     assert (about["test"], about["familiar"]) == (int((~familiar).sum()), int(familiar.sum()))
     shown = capsys.readouterr().out.splitlines()
-    assert shown[-1] == f"test error: {100 * wanted[False]:.2f} %"
-    assert shown[-2] == f"error on familiar {factor}s: {100 * wanted[True]:.2f} %"
+    assert shown[-1] == f"test error: {100 * expected[False]:.2f} %"
+    assert shown[-2] == f"error on familiar {factor}s: {100 * expected[True]:.2f} %"
     assert "error on familiar viewpoints" in Path("run/report.html").read_text()
 
     main(["eval", "run", "--json"])
     found = json.loads(capsys.readouterr().out)
-    assert found["familiar_error"] == pytest.approx(wanted[True])
-    assert found["error"] == pytest.approx(wanted[False])
+    assert found["familiar_error"] == pytest.approx(expected[True])
+    assert found["error"] == pytest.approx(expected[False])
     main(["eval", "run"])
-    assert f"error on familiar viewpoints: {100 * wanted[True]:.2f} %" in capsys.readouterr().out
+    assert f"error on familiar viewpoints: {100 * expected[True]:.2f} %" in capsys.readouterr().out
     main(["eval", "run", "--split", "validation", "--json"])
     assert json.loads(capsys.readouterr().out)["familiar_error"] is None
 
@@ -126,13 +126,13 @@ def test_viewpoints_that_are_not_known(data: ImageSet, recipe: Recipe, monkeypat
 
 
 def test_what_cannot_be_meant() -> None:
-    with pytest.raises(OptionError, match="viewpoint is for smallnorb and turntable, not for mnist"):
+    with pytest.raises(UserError, match="viewpoint is for smallnorb and turntable, not for mnist"):
         Recipe.of(data="mnist", viewpoint="azimuth")
-    with pytest.raises(OptionError, match="viewpoint is 'lighting', expected azimuth or elevation"):
+    with pytest.raises(UserError, match="viewpoint is 'lighting', expected azimuth or elevation"):
         Recipe.of(data="turntable", viewpoint="lighting")  # type: ignore[arg-type]
 
 
 def test_what_to_type() -> None:
     found = named_recipe("turntable-frem", viewpoint="elevation", full=True, camera="both")
-    wanted = "torchcaps train turntable-frem --full --viewpoint elevation"
-    assert command_line(found) == wanted
+    expected = "torchcaps train turntable-frem --full --viewpoint elevation"
+    assert command_line(found) == expected

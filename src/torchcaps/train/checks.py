@@ -8,9 +8,13 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from torchcaps.errors import OptionError
+from torchcaps.errors import UserError
 
 WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", Path: "a path"}
+
+
+class RecipeError(UserError):
+    """A value that no run can have. No ValueError: the parser of the command line would put its own words around it."""
 
 
 def check_types(part: Any, positive: Sequence[str] = (), not_negative: Sequence[str] = ()) -> None:
@@ -23,13 +27,13 @@ def check_types(part: Any, positive: Sequence[str] = (), not_negative: Sequence[
     for item in fields(part):
         name, value, hint = item.name, getattr(part, item.name), hints[item.name]
         if not is_of(value, hint):
-            raise OptionError(f"{name} is {value!r}, expected {in_words(hint)}")
+            raise RecipeError(f"{name} is {value!r}, expected {in_words(hint)}")
         if isinstance(value, float) and not math.isfinite(value):
-            raise OptionError(f"{name} is {value}, expected a finite number")
+            raise RecipeError(f"{name} is {value}, expected a finite number")
         if name in positive and not value > 0:
-            raise OptionError(f"{name} is {value}, expected more than 0")
+            raise RecipeError(f"{name} is {value}, expected more than 0")
         if name in not_negative and not value >= 0:
-            raise OptionError(f"{name} is {value}, expected 0 or more")
+            raise RecipeError(f"{name} is {value}, expected 0 or more")
 
 
 @cache  # a recipe is made of many others, and hints are read from source text

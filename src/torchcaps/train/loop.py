@@ -93,7 +93,9 @@ def follow(
     checkpoint = folder / LAST if resume else None
     step = 0 if checkpoint is None else check_checkpoint(checkpoint, module, training)
     validate = None
-    if validation is not None:  # each process takes its part; all of it where there is not an image for each
+    if validation is not None and len(
+        validation
+    ):  # each process takes its part; all of it where there is not an image for each
         parts = resources.processes if resources.processes <= len(validation) else 1
         part = validation.take(torch.arange(rank() % parts, len(validation), parts))
         validate = partial(evaluate, [classifier], classifier.prepare(part))

@@ -9,12 +9,12 @@ from typing import Any, Literal, Self
 from torchcaps.data.pipeline import Standardise
 from torchcaps.data.specs import SPECS, spec_of
 from torchcaps.data.splits import Validation, ViewpointFactor
-from torchcaps.errors import OptionError
+from torchcaps.errors import UserError
 from torchcaps.models import list_models, network_class
 from torchcaps.nn.initial import ConvInit
 from torchcaps.nn.norm import Norm
 from torchcaps.runs.folder import RUN, RunFolderError
-from torchcaps.train.checks import check_types
+from torchcaps.train.checks import RecipeError, check_types
 
 Camera = Literal["left", "right", "both", "each"]
 Loss = Literal["spread", "margin", "cross-entropy"]
@@ -51,7 +51,7 @@ class DataSettings:
         """Refuse what cannot be meant."""
         check_types(self)
         if self.viewpoint is not None and not spec_of(self.data).stereo:
-            raise OptionError(f"viewpoint is for {' and '.join(STEREO)}, not for {self.data}")
+            raise RecipeError(f"viewpoint is for {' and '.join(STEREO)}, not for {self.data}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,10 +130,10 @@ class NetworkSettings:
         """Refuse what cannot be meant."""
         check_types(self)
         if self.model not in list_models():
-            raise OptionError(f"model is {self.model!r}, expected one of {', '.join(list_models())}")
+            raise RecipeError(f"model is {self.model!r}, expected one of {', '.join(list_models())}")
         for name in WINDOWS:
             if getattr(self, name) and not self.has_capsules:
-                raise OptionError(f"{name} is for networks with capsules, not for {self.model}")
+                raise RecipeError(f"{name} is for networks with capsules, not for {self.model}")
 
     @property
     def has_capsules(self) -> bool:
@@ -189,11 +189,11 @@ class Optimisation:
         positive = ("epochs", "batch_size", "rate", "routing_rate", "checkpoint_every")
         check_types(self, positive=positive, not_negative=("reconstruction", "weight_decay"))
         if not 0 <= self.warm_up < 1:
-            raise OptionError(f"warm_up is {self.warm_up}, expected a share of the run: at least 0, below 1")
+            raise RecipeError(f"warm_up is {self.warm_up}, expected a share of the run: at least 0, below 1")
         if not 0 <= self.average_epochs <= self.epochs:
-            raise OptionError(f"average_epochs is {self.average_epochs}, expected 0 to {self.epochs}, the run's epochs")
+            raise RecipeError(f"average_epochs is {self.average_epochs}, expected 0 to {self.epochs}, the run's epochs")
         if self.average_epochs and self.weights == "best":
-            raise OptionError(
+            raise RecipeError(
                 f"average_epochs is {self.average_epochs} and weights 'best', as recipes for a user's images have: "
                 "expected weights='last' with it"
             )
@@ -214,14 +214,14 @@ class Recipe:
         """Refuse parts that do not go together."""
         most, batch_size, mixup = self.data.images, self.optimisation.batch_size, self.images.mixup
         if most is not None and most < batch_size:
-            raise OptionError(f"images is {most}, fewer than a batch: expected at least batch_size, {batch_size}")
+            raise RecipeError(f"images is {most}, fewer than a batch: expected at least batch_size, {batch_size}")
         if mixup and self.has_decoder:
-            raise OptionError(
+            raise RecipeError(
                 f"mixup is {mixup}, reconstruction {self.optimisation.reconstruction}: mixed images are not "
                 "reconstructed, so a decoder would learn nothing; set reconstruction=0"
             )
         if self.optimisation.weights == "best" and self.data.validation == "none":
-            raise OptionError("weights='best' needs validation data to choose by: leave validation='none' out")
+            raise RecipeError("weights='best' needs validation data to choose by: leave validation='none' out")
 
     @classmethod
     def of(cls, **changes: Any) -> Self:
@@ -236,11 +236,11 @@ class Recipe:
         """The recipe with other values of some fields, whichever part they are of."""
         name = changes.pop("name", self.name)
         if not isinstance(name, str):
-            raise OptionError(f"name is {name!r}, expected a word")
+            raise RecipeError(f"name is {name!r}, expected a word")
         if unknown := [key for key in changes if key not in PART_OF]:
             near = get_close_matches(unknown[0], PART_OF, n=1, cutoff=0.5)
             meant = f"; did you mean {near[0]}?" if near else "."
-            raise OptionError(f"a recipe has no field {', '.join(unknown)}{meant} Its fields: {', '.join(PART_OF)}")
+            raise RecipeError(f"a recipe has no field {', '.join(unknown)}{meant} Its fields: {', '.join(PART_OF)}")
         parts = {
             part: replace(getattr(self, part), **{key: value for key, value in changes.items() if PART_OF[key] == part})
             for part in dict.fromkeys(PART_OF[key] for key in changes)
@@ -280,13 +280,13 @@ PART_OF = {item.name: part for part, kind in PARTS.items() for item in fields(ki
 def flatten(values: dict[str, Any]) -> dict[str, Any]:
     """The fields of what `Recipe.as_json` wrote, side by side, with the name."""
     if missing := [part for part in ("name", *PARTS) if part not in values]:
-        raise OptionError(
+        raise RecipeError(
             f"a recipe without {', '.join(missing)}: it was written by another version; "
             "in a clone of the repository, python -m experiments.tools.convert brings files up to date"
         )
     parts = [values[part] for part in PARTS]
     if not all(isinstance(part, dict) for part in parts):
-        raise OptionError(f"the parts of a recipe ({', '.join(PARTS)}) are not all JSON objects")
+        raise RecipeError(f"the parts of a recipe ({', '.join(PARTS)}) are not all JSON objects")
     return {"name": values["name"], **{key: value for part in parts for key, value in part.items()}}
 
 
@@ -308,5 +308,5 @@ def read_recipe(folder: Path) -> Recipe:
         raise RunFolderError(f"{folder} is not the folder of a training run: it has no {RUN}")
     try:
         return recipe_from_json(json.loads(path.read_text(encoding="utf-8"))["recipe"])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, UserError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunFolderError(f"{path} cannot be used: {error}") from error
