@@ -66,7 +66,7 @@ def check_iterations(iterations: int) -> None:
 
 def check_number(name: str, value: float, *, positive: bool = True) -> None:
     """Raise unless an option is a finite number, and above zero where it has to be."""
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    number = isinstance(value, int | float) and not isinstance(value, bool) and -math.inf < value < math.inf
     if not number or (positive and value <= 0):
         raise ValueError(f"{name}={value!r}: expected a {'positive, ' if positive else ''}finite number")
 

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from torchcaps.models.network import Network
 from torchcaps.models.registry import register_model
-from torchcaps.nn.initial import ConvInit, convolution
+from torchcaps.nn.initial import ConvInit, Device, convolution
 from torchcaps.nn.norm import Convolution, Norm
 from torchcaps.nn.routed import check_positive
 from torchcaps.types import Scores
@@ -31,15 +32,18 @@ class BaselineCnn(Network):
         first_channels: int = 64,
         conv_init: ConvInit = "paper",
         norm: Norm = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(num_classes, in_channels, image_size)
+        super().__init__(num_classes, in_channels, image_size, conv_init)
         check_positive(type(self).__name__, first_channels=first_channels)
         shrink = 2 ** (len(widths) + 1)
         if image_size % shrink:
             raise ValueError(f"image_size={image_size}: expected a multiple of {shrink}, for the pooling")
         sizes = list(zip((first_channels, *widths), (5, *kernels), strict=True))
-        self.layers = pooled_convolutions(in_channels, sizes, conv_init=conv_init, norm=norm)
-        self.layers.append(convolution(sizes[-1][0], num_classes, 3, conv_init))
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.layers = pooled_convolutions(in_channels, sizes, conv_init=conv_init, norm=norm, **factory)
+        self.layers.append(convolution(sizes[-1][0], num_classes, 3, conv_init, **factory))
 
     def forward(self, image: Tensor) -> Scores:
         """``[B, in_channels, S, S]`` -> activation and logits ``[B, num_classes]``."""
@@ -49,15 +53,15 @@ class BaselineCnn(Network):
 
 
 def pooled_convolutions(
-    in_channels: int, sizes: Sequence[tuple[int, int]], *, conv_init: ConvInit, norm: Norm
+    in_channels: int, sizes: Sequence[tuple[int, int]], *, conv_init: ConvInit, norm: Norm, **factory: Any
 ) -> nn.Sequential:
     """Convolutions of so many channels and such kernels, each with its norm, 2x2 max pooling and ReLU."""
     layers = nn.Sequential()
     for channels, kernel in sizes:
         if norm is None:
-            layers.append(convolution(in_channels, channels, kernel, conv_init))
+            layers.append(convolution(in_channels, channels, kernel, conv_init, **factory))
         else:
-            layers.append(Convolution(in_channels, channels, kernel, conv_init=conv_init, norm=norm))
+            layers.append(Convolution(in_channels, channels, kernel, conv_init=conv_init, norm=norm, **factory))
         layers.extend([nn.MaxPool2d(2), nn.ReLU()])  # in this order: the same values, from a quarter as many
         in_channels = channels
     return layers

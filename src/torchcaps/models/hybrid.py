@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from torchcaps.functional.registry import RoutingMethod
 from torchcaps.models.cnn import pooled_convolutions
 from torchcaps.models.network import Network
 from torchcaps.models.registry import register_model
 from torchcaps.nn import CapsuleConv2d, ClassCapsules, Decoder, PoseResidual, PrimaryCapsules
-from torchcaps.nn.initial import ConvInit
+from torchcaps.nn.initial import ConvInit, Device
 from torchcaps.nn.norm import Norm
 from torchcaps.nn.routed import BetaInit, check_positive
 from torchcaps.ops.layout import channels_last
@@ -68,7 +70,7 @@ class HybridNetwork(Network):
         image_size: int,
         in_channels: int = 1,
         first_channels: int = 64,
-        routing: str = "frem",
+        routing: str | RoutingMethod = "frem",
         iterations: int = 2,
         transform_std: float = 0.1,
         beta_init: BetaInit = "neutral",
@@ -83,9 +85,11 @@ class HybridNetwork(Network):
         class_shared: bool = False,
         class_coordinates: bool = False,
         decoder: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         **routing_options: Any,
     ) -> None:
-        super().__init__(num_classes, in_channels, image_size)
+        super().__init__(num_classes, in_channels, image_size, conv_init)
         check_positive(type(self).__name__, first_channels=first_channels)
         stages = with_windows(stages, fields=fields, strides=strides, paddings=paddings)
         shrink = 2 ** len(widths) * math.prod(stage.stride for stage in stages)
@@ -97,15 +101,17 @@ class HybridNetwork(Network):
         if channels % POSE_SIZE:
             name = "the last of widths" if widths else "first_channels"
             raise ValueError(f"{name}={channels}: expected a multiple of {POSE_SIZE}, the size of a pose")
-        options = {
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        options: dict[str, Any] = {
             "routing": routing,
             "iterations": iterations,
             "transform_std": transform_std,
             "beta_init": beta_init,
             "learn_bandwidth": learn_bandwidth,
+            **factory,
             **routing_options,
         }
-        convolutions: dict[str, Any] = {"conv_init": conv_init, "norm": norm}
+        convolutions: dict[str, Any] = {"conv_init": conv_init, "norm": norm, **factory}
         self.body = pooled_convolutions(in_channels, pooled, **convolutions)
         capsules, body_channels = channels // POSE_SIZE, pooled[-1][0] if pooled else in_channels
         self.primary = PrimaryCapsules(body_channels, capsules, kernel, **convolutions)
@@ -122,7 +128,7 @@ class HybridNetwork(Network):
         self.class_capsules = ClassCapsules(
             capsules, num_classes, side, shared=class_shared, coordinates=class_coordinates, **options
         )
-        self.decoder = Decoder(num_classes, in_channels, conv_init=conv_init) if decoder else None
+        self.decoder = Decoder(num_classes, in_channels, conv_init=conv_init, **factory) if decoder else None
 
     def forward(self, image: Tensor) -> Classified:
         """``[B, in_channels, S, S]`` -> pose ``[B, num_classes, 16]``, activation ``[B, num_classes]``."""

@@ -4,6 +4,7 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from torchcaps.nn.initial import ConvInit, start_anew_
 from torchcaps.nn.routed import RoutedLayer, check_placement, check_positive
 from torchcaps.types import Classified
 
@@ -13,10 +14,16 @@ class Network(nn.Module):
 
     has_capsules: ClassVar[bool] = False
 
-    def __init__(self, num_classes: int, in_channels: int, image_size: int) -> None:
+    def __init__(self, num_classes: int, in_channels: int, image_size: int, conv_init: ConvInit) -> None:
         super().__init__()
         check_positive(type(self).__name__, num_classes=num_classes, in_channels=in_channels, image_size=image_size)
         self.num_classes, self.in_channels, self.image_size = num_classes, in_channels, image_size
+        self.conv_init = conv_init
+
+    def reset_parameters(self) -> None:
+        """Start all weights anew."""
+        for part in self.children():
+            start_anew_(part, self.conv_init)
 
     def check_image(self, image: Tensor) -> None:
         """Raise unless these are ``[B, in_channels, image_size, image_size]`` of the weights' type, on their device."""

@@ -5,7 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torchcaps.functional.registry import RoutingMethod
 from torchcaps.nn.conv import pair
+from torchcaps.nn.initial import Device
 from torchcaps.nn.routed import BetaInit, RoutedLayer, check_positive
 from torchcaps.ops.window import Window
 from torchcaps.types import POSE_SIDE, POSE_SIZE, Capsules, Classified
@@ -32,11 +34,13 @@ class ClassCapsules(RoutedLayer):
         *,
         shared: bool = False,
         coordinates: bool = False,
-        routing: str = "frem",
+        routing: str | RoutingMethod = "frem",
         iterations: int = 2,
         transform_std: float = 0.1,
         beta_init: BetaInit = "neutral",
         learn_bandwidth: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         **routing_options: Any,
     ) -> None:
         check_positive("ClassCapsules", num_classes=num_classes)
@@ -54,6 +58,8 @@ class ClassCapsules(RoutedLayer):
             beta_init=beta_init,
             learn_bandwidth=learn_bandwidth,
             routing_options=routing_options,
+            device=device,
+            dtype=dtype,
         )
         self.map_size, self.shared, self.coordinates = size, shared, coordinates
 
@@ -61,9 +67,11 @@ class ClassCapsules(RoutedLayer):
         """``[B, 16 in, H, W]``, ``[B, in, H, W]`` -> ``[B, num_classes, 16]``, ``[B, num_classes]``."""
         capsules = self.check(capsules)
         height, width = capsules.pose.shape[2:]
-        if self.map_size not in (None, (height, width)):
+        # number by number: sizes may be symbols of torch.compile, which a tuple does not compare
+        if self.map_size is not None and (height != self.map_size[0] or width != self.map_size[1]):
+            expected = "x".join(map(str, self.map_size))
             raise ValueError(
-                f"ClassCapsules: got a map of {height}x{width}, expected {'x'.join(map(str, self.map_size or ()))}, "
+                f"ClassCapsules: got a map of {height}x{width}, expected {expected}, "
                 "the map_size that the layer was made for"
             )
         weight: Tensor = self.weight

@@ -2,6 +2,10 @@
 
 from typing import Any
 
+import torch
+
+from torchcaps.functional.registry import RoutingMethod
+from torchcaps.nn.initial import Device
 from torchcaps.nn.norm import Norm, affine_of, make_norm
 from torchcaps.nn.routed import BetaInit, RoutedLayer
 from torchcaps.ops.window import Window
@@ -24,7 +28,6 @@ class CapsuleConv2d(RoutedLayer):
     and columns at the end that no whole stride reaches are left out. With ``norm="batch"`` the poses that the layer
     gives are normalised, after the activation was found from them as they were.
 
-    >>> import torch
     >>> layer = CapsuleConv2d(4, 8, kernel_size=3, stride=1, padding=1, routing="frms", kernel="gaussian")
     >>> pose, activation = layer(Capsules(torch.randn(2, 64, 10, 10), torch.rand(2, 4, 10, 10)))
     >>> pose.shape, activation.shape
@@ -39,12 +42,14 @@ class CapsuleConv2d(RoutedLayer):
         stride: int | tuple[int, int] = 2,
         padding: int | tuple[int, int] = 0,
         *,
-        routing: str = "frem",
+        routing: str | RoutingMethod = "frem",
         iterations: int = 2,
         transform_std: float = 0.1,
         beta_init: BetaInit = "neutral",
         norm: Norm = None,
         learn_bandwidth: bool = False,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
         **routing_options: Any,
     ) -> None:
         window = Window(pair("kernel_size", kernel_size, 1), pair("stride", stride, 1), pair("padding", padding, 0))
@@ -58,9 +63,11 @@ class CapsuleConv2d(RoutedLayer):
             beta_init=beta_init,
             learn_bandwidth=learn_bandwidth,
             routing_options=routing_options,
+            device=device,
+            dtype=dtype,
         )
         self.window = window
-        self.norm = make_norm(norm, POSE_SIZE * out_capsules)
+        self.norm = make_norm(norm, POSE_SIZE * out_capsules, device, dtype)
 
     def forward(self, capsules: Capsules) -> Capsules:
         """``[B, 16 in, H, W]``, ``[B, in, H, W]`` -> ``[B, 16 out, Ho, Wo]``, ``[B, out, Ho, Wo]``, channels-last."""

@@ -4,24 +4,26 @@ A layer's norm is a plain ``nn.BatchNorm2d``, with its state, freezing and modes
 worked out in each call, differentiably, and never kept; a norm that was replaced or that has hooks is called.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torchcaps.nn.initial import ConvInit, convolution
+from torchcaps.nn.initial import ConvInit, Device, convolution, start_anew_
 from torchcaps.nn.watched import is_plain_conv, is_watched, own_output
 
 Norm = Literal["batch"] | None
 NORMS = (None, "batch")
 
 
-def make_norm(norm: Norm, channels: int) -> nn.BatchNorm2d | None:
+def make_norm(
+    norm: Norm, channels: int, device: Device = None, dtype: torch.dtype | None = None
+) -> nn.BatchNorm2d | None:
     """The norm of a map of so many channels, or none."""
     if norm not in NORMS:
         raise ValueError(f"norm={norm!r}: expected None or 'batch'")
-    return nn.BatchNorm2d(channels) if norm == "batch" else None
+    return nn.BatchNorm2d(channels, device=device, dtype=dtype) if norm == "batch" else None
 
 
 def affine_of(norm: nn.Module) -> tuple[Tensor, Tensor] | None:
@@ -60,11 +62,27 @@ class Convolution(nn.Module):
     """A convolution that keeps the size of its map, with the norm that follows it."""
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: int, *, conv_init: ConvInit = "paper", norm: Norm = None
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int,
+        *,
+        conv_init: ConvInit = "paper",
+        norm: Norm = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        self.norm = make_norm(norm, out_channels)
-        self.conv = convolution(in_channels, out_channels, kernel_size, conv_init, bias=self.norm is None)
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.conv_init = conv_init
+        self.norm = make_norm(norm, out_channels, **factory)
+        bias = self.norm is None
+        self.conv = convolution(in_channels, out_channels, kernel_size, conv_init, bias=bias, **factory)
+
+    def reset_parameters(self) -> None:
+        """Start all weights anew."""
+        for part in self.children():
+            start_anew_(part, self.conv_init)
 
     def forward(self, maps: Tensor) -> Tensor:
         """``[B, in_channels, H, W]`` -> ``[B, out_channels, H, W]``."""

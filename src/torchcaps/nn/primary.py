@@ -1,8 +1,11 @@
 """Images or feature maps to the first capsules."""
 
+from typing import Any
+
+import torch
 from torch import Tensor, nn
 
-from torchcaps.nn.initial import ConvInit, convolution
+from torchcaps.nn.initial import ConvInit, Device, convolution, start_anew_
 from torchcaps.nn.norm import Norm, convolve, make_norm
 from torchcaps.nn.routed import check_placement, check_positive
 from torchcaps.nn.watched import is_plain_conv
@@ -30,12 +33,22 @@ class PrimaryCapsules(nn.Module):
         *,
         conv_init: ConvInit = "paper",
         norm: Norm = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_positive("PrimaryCapsules", in_channels=in_channels, capsules=capsules, kernel_size=kernel_size)
-        self.norm = make_norm(norm, POSE_SIZE * capsules)
-        self.pose = convolution(in_channels, POSE_SIZE * capsules, kernel_size, conv_init, bias=self.norm is None)
-        self.activation = convolution(POSE_SIZE * capsules, capsules, 1, conv_init)
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        channels = POSE_SIZE * capsules
+        self.conv_init = conv_init
+        self.norm = make_norm(norm, channels, **factory)
+        self.pose = convolution(in_channels, channels, kernel_size, conv_init, bias=self.norm is None, **factory)
+        self.activation = convolution(channels, capsules, 1, conv_init, **factory)
+
+    def reset_parameters(self) -> None:
+        """Start all weights anew."""
+        for part in self.children():
+            start_anew_(part, self.conv_init)
 
     def forward(self, image: Tensor) -> Capsules:
         """``[B, in_channels, H, W]`` -> ``[B, 16 capsules, H, W]``, ``[B, capsules, H, W]``."""

@@ -1,8 +1,11 @@
 """Convolutions between capsule layers."""
 
+from typing import Any
+
+import torch
 from torch import nn
 
-from torchcaps.nn.initial import ConvInit, convolution
+from torchcaps.nn.initial import ConvInit, Device, convolution, start_anew_
 from torchcaps.nn.norm import Norm, affine_of, convolve, folded, make_norm
 from torchcaps.nn.routed import check_capsules, check_positive
 from torchcaps.nn.watched import is_plain_conv, own_output
@@ -20,14 +23,28 @@ class PoseResidual(nn.Module):
     """
 
     def __init__(
-        self, capsules: int, kernel_size: int = 3, *, conv_init: ConvInit = "paper", norm: Norm = None
+        self,
+        capsules: int,
+        kernel_size: int = 3,
+        *,
+        conv_init: ConvInit = "paper",
+        norm: Norm = None,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_positive("PoseResidual", capsules=capsules, kernel_size=kernel_size)
         self.capsules = capsules
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
         channels = POSE_SIZE * capsules
-        self.norm = make_norm(norm, channels)
-        self.conv = convolution(channels, channels, kernel_size, conv_init, bias=self.norm is None)
+        self.conv_init = conv_init
+        self.norm = make_norm(norm, channels, **factory)
+        self.conv = convolution(channels, channels, kernel_size, conv_init, bias=self.norm is None, **factory)
+
+    def reset_parameters(self) -> None:
+        """Start all weights anew."""
+        for part in self.children():
+            start_anew_(part, self.conv_init)
 
     def forward(self, capsules: Capsules) -> Capsules:
         """``[B, 16 n, H, W]``, ``[B, n, H, W]`` -> the same shapes."""

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.functional.checks import check_number
-from torchcaps.functional.registry import Parameters, list_routings, routing_method
-from torchcaps.nn.initial import PAPER_STD, truncated_normal_
+from torchcaps.functional.registry import Parameters, RoutingMethod, list_routings, routing_method
+from torchcaps.nn.initial import PAPER_STD, Device, truncated_normal_
 from torchcaps.ops import dispatch, reference
 from torchcaps.ops.window import Window
 from torchcaps.types import POSE_SIDE, POSE_SIZE, Affine, Capsules, Routed
@@ -39,12 +39,14 @@ class RoutedLayer(nn.Module):
         out_capsules: int,
         inputs: int,
         *,
-        routing: str,
+        routing: str | RoutingMethod,
         iterations: int,
         transform_std: float,
         beta_init: BetaInit,
         learn_bandwidth: bool,
         routing_options: dict[str, Any],
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         check_positive(type(self).__name__, in_capsules=in_capsules, out_capsules=out_capsules)
@@ -52,31 +54,46 @@ class RoutedLayer(nn.Module):
         if beta_init not in BETA_INITS:
             raise ValueError(f"beta_init={beta_init!r}: expected one of {', '.join(BETA_INITS)}")
         self.in_capsules, self.out_capsules = in_capsules, out_capsules
-        self.method = routing_method(routing)
+        self.transform_std, self.beta_init = transform_std, beta_init
+        self.method = as_method(routing)
         self.routing_options = {"iterations": iterations, **routing_options}
         self.method.check_options(self.routing_options)
         if learn_bandwidth and "bandwidth" not in self.method.options:
             able = " or ".join(name for name in list_routings() if "bandwidth" in routing_method(name).options)
-            raise ValueError(f"learn_bandwidth=True: routing {routing!r} has no bandwidth, expected {able}")
+            raise ValueError(f"learn_bandwidth=True: routing {self.method.name!r} has no bandwidth, expected {able}")
         bandwidth: Any = {**self.method.options, **routing_options}.get("bandwidth")
         if isinstance(bandwidth, Tensor):
             raise TypeError(
                 "bandwidth is a tensor, which would neither move nor be saved with the layer: "
                 "expected a number; learn_bandwidth=True learns it"
             )
-        self.weight = nn.Parameter(torch.empty(inputs, out_capsules, POSE_SIDE, POSE_SIDE))
-        truncated_normal_(self.weight, transform_std)
+        factory: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.weight = nn.Parameter(torch.empty(inputs, out_capsules, POSE_SIDE, POSE_SIDE, **factory))
         self.parameter_names = tuple(self.method.parameters(out_capsules, POSE_SIZE))
         for name, parameter in self.method.parameters(out_capsules, POSE_SIZE).items():
-            self.register_parameter(name, nn.Parameter(torch.full(parameter.shape, parameter.value)))
-            if beta_init == "paper":
-                truncated_normal_(getattr(self, name), PAPER_STD)
-        learned = nn.Parameter(torch.tensor(math.log(bandwidth))) if learn_bandwidth else None
+            self.register_parameter(name, nn.Parameter(torch.empty(parameter.shape, **factory)))
+        learned = nn.Parameter(torch.empty((), **factory)) if learn_bandwidth else None
         self.register_parameter("log_bandwidth", learned)
         for name, option in routing_options.items():
             if isinstance(option, nn.Module):  # a learned distance or kernel moves and is saved with the layer
                 self.add_module(name, option)
         self._records: tuple[list[Routed], ...] = ()
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Start all weights anew; a learned distance or kernel is left as it is."""
+        truncated_normal_(self.weight, self.transform_std)
+        for name, start in self.method.parameters(self.out_capsules, POSE_SIZE).items():
+            if self.beta_init == "paper":
+                truncated_normal_(getattr(self, name), PAPER_STD)
+            else:
+                nn.init.constant_(getattr(self, name), start.value)
+        if self.log_bandwidth is not None:
+            bandwidth = {**self.method.options, **self.routing_options}["bandwidth"]
+            nn.init.constant_(self.log_bandwidth, math.log(bandwidth))
+        for part in self.children():
+            if isinstance(part, nn.BatchNorm2d):
+                part.reset_parameters()
 
     def route(
         self,
@@ -142,6 +159,11 @@ class RoutedLayer(nn.Module):
         options = "".join(f", {name}={value}" for name, value in self.routing_options.items())
         learned = "" if self.log_bandwidth is None else ", learn_bandwidth=True"
         return f"routing={self.method.name}{options}{learned}"
+
+
+def as_method(routing: str | RoutingMethod) -> RoutingMethod:
+    """A routing method, given itself or by its name."""
+    return routing if isinstance(routing, RoutingMethod) else routing_method(routing)
 
 
 @contextmanager
