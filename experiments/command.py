@@ -16,6 +16,7 @@ from experiments.cells import TARGETS, Ensemble, Experiments, Job, Target, Times
 from experiments.results import Places
 from experiments.states import state_of
 from experiments.tables import paper_text
+from torchcaps.cli.tables import Cell, fitting_table
 from torchcaps.errors import OptionError
 
 RESULTS = Path("experiments/results")
@@ -59,7 +60,7 @@ def reproduce(
         experiments = Experiments(BUDGETS[budget], root)
         jobs = chosen(experiments.jobs(target), only)
         if list_runs:
-            console.print(listing(experiments, jobs, places))
+            console.print(listing(console, experiments, jobs, places))
             return
         words = ["python", "-m", "experiments", target, "--budget", budget, *(["--only", *only] if only else [])]
         words += [*(["--root", str(root)] if root else []), *(["--again"] if again else [])]
@@ -121,17 +122,16 @@ def run_or_stop(jobs: list[Job], places: Places, console: Console, again: bool, 
         raise SystemExit(130) from None
 
 
-def listing(experiments: Experiments, jobs: Sequence[Job], places: Places) -> Table:
+def listing(console: Console, experiments: Experiments, jobs: Sequence[Job], places: Places) -> Table:
     """Each with the paper's error and how far it is."""
     paper = {cell.job.name: cell.paper for target in TARGETS for cell in experiments.cells(target) if cell.paper}
-    table = Table("run", "data", "network", "epochs", "paper", "state")
+    rows: list[list[Cell]] = []
     for job in jobs:
         state = state_of(job, places)
         about = ("", "", "")
         if not isinstance(job, Times):
             about = job.recipe.data.data, job.recipe.network.model, str(job.recipe.optimisation.epochs)
         words = f"{state.words}; of another recipe: {'; '.join(state.differs)}" if state.differs else state.words
-        table.add_row(
-            Text(job.name, overflow="fold"), *about, paper_text(paper.get(job.name)), Text(words, overflow="fold")
-        )
-    return table
+        rows.append([Text(job.name), *about, paper_text(paper.get(job.name)), Text(words)])
+    headings = ("run", "data", "network", "epochs", "paper", "state")
+    return fitting_table(console, headings, rows, drop=("data", "epochs", "network"))

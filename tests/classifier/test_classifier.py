@@ -64,7 +64,7 @@ def test_grey_images_for_a_network_of_colours(tiny: Tiny, split: Split) -> None:
     classifier = tiny(in_channels=3)
     expected = classifier.predict(split.images.expand(-1, 3, -1, -1)).activation
     assert torch.equal(classifier.predict(split.images).activation, expected)
-    with pytest.raises(DataError, match=r"three grey ones or one of colours: wanted \[N, C, H, W\]"):
+    with pytest.raises(DataError, match=r"three grey ones or one of colours: expected \[N, C, H, W\]"):
         classifier.predict(np.zeros((3, 24, 24), np.uint8))
     assert len(classifier.predict(np.zeros((24, 24, 3), np.uint8)).names) == 1
 
@@ -78,7 +78,7 @@ def test_colours_for_a_grey_network_are_those_of_image_files(tiny: Tiny, tmp_pat
 
 @pytest.mark.parametrize("channels", [2, 4])
 def test_other_channels_are_refused(tiny: Tiny, channels: int) -> None:
-    with pytest.raises(DataError, match=f"images have {channels} channels, wanted 1"):
+    with pytest.raises(DataError, match=f"images have {channels} channels, expected 1"):
         tiny().predict(torch.zeros(2, channels, 24, 24, dtype=torch.uint8))
 
 

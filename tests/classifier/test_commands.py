@@ -14,6 +14,7 @@ import pytest
 import torch
 import tyro
 from PIL import Image
+from rich.console import Console
 
 from torchcaps.classifier import Classifier, Evaluation, evaluate, load, save
 from torchcaps.classifier.picture import GAP, PANEL, TITLE_SIZE
@@ -141,7 +142,7 @@ def test_what_eval_refuses(tiny: Tiny, run: Path, saved: Path, photos: Path, tmp
     other = tmp_path / "other"
     make_run(other, photos, validation="none")
     refused = {
-        (): "wants the folder of a training run",
+        (): "needs the folder of a training run",
         (tmp_path / "nowhere",): "there is no .*nowhere",
         (tmp_path,): r"has no model.safetensors: finish .* --resume",
         (saved,): r"saved is not the folder of a training run: it has no run.json",
@@ -149,7 +150,7 @@ def test_what_eval_refuses(tiny: Tiny, run: Path, saved: Path, photos: Path, tmp
         (run, saved): r"run and .*saved differ in their classes, ant, bee, cat and ant, \[b\]ee",
         (run, other, "--split", "validation"): "run and .*other differ in their validation, auto and none",
         (other, "--split", "validation"): "has no validation images in this run",
-        (run, "--data", tmp_path / "nothing"): "wanted one of mnist, .* or a folder of images",
+        (run, "--data", tmp_path / "nothing"): "expected one of mnist, .* or a folder of images",
         (run, "--data", photos, "--root", tmp_path): "--root is for data sets",
     }
     for arguments, message in refused.items():
@@ -164,7 +165,7 @@ def test_many_classes_are_not_a_matrix() -> None:
     classes = tuple(f"class {number}" for number in range(20))
     label = torch.arange(20)
     evaluation = Evaluation(classes=classes, label=label, activation=torch.eye(20).roll(1, 1)[:3].repeat(7, 1)[:20])
-    assert confusion_table(evaluation).row_count == 15
+    assert confusion_table(Console(width=200), evaluation).row_count == 15
 
 
 # predict
@@ -226,7 +227,7 @@ def test_what_predict_refuses(tiny: Tiny, saved: Path, photos: Path, tmp_path: P
     save(tiny(in_channels=2), tmp_path / "stereo")
     save(tiny(model="cnn32"), tmp_path / "cnn")
     refused = {
-        (saved,): "wants image files or folders",
+        (saved,): "needs image files or folders",
         (tmp_path / "nowhere", photos): "there is no .*nowhere",
         (saved, photos, "--output", tmp_path): "--output is the folder for the pictures of --explain",
         (saved, photos, "--explain", "--crops", "5"): "leave --crops 5 out",

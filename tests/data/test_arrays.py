@@ -55,15 +55,15 @@ def test_tensors_with_gradients() -> None:
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        (np.zeros(5, np.uint8), r"images have shape \[5\], wanted \[N, H, W\]"),
+        (np.zeros(5, np.uint8), r"images have shape \[5\], expected \[N, H, W\]"),
         (np.zeros((1, 2, 3, 4, 5), np.uint8), r"images have shape \[1, 2, 3, 4, 5\]"),
         (np.zeros((0, 5, 5), np.uint8), r"there are no images in shape \[0, 5, 5\]"),
-        (np.zeros((2, 5, 5), np.int64), "images are torch.int64, wanted uint8"),
-        (np.zeros((2, 5, 5), np.uint16), "images are torch.uint16, wanted uint8"),
-        (np.zeros((2, 5, 5), np.bool_), "images are torch.bool, wanted uint8"),
-        (np.zeros((2, 5, 5), np.complex64), "images are complex64, wanted uint8"),
-        (np.array([["a"]]), "images are <U1, wanted uint8"),
-        (np.full((2, 5, 5), 255.0), r"floats from 255 to 255, wanted \[0, 1\]; bytes 0 to 255 come as uint8"),
+        (np.zeros((2, 5, 5), np.int64), "images are torch.int64, expected uint8"),
+        (np.zeros((2, 5, 5), np.uint16), "images are torch.uint16, expected uint8"),
+        (np.zeros((2, 5, 5), np.bool_), "images are torch.bool, expected uint8"),
+        (np.zeros((2, 5, 5), np.complex64), "images are complex64, expected uint8"),
+        (np.array([["a"]]), "images are <U1, expected uint8"),
+        (np.full((2, 5, 5), 255.0), r"floats from 255 to 255, expected \[0, 1\]; bytes 0 to 255 come as uint8"),
         (np.full((2, 5, 5), -0.1), "floats from -0.1 to -0.1"),
         (np.full((2, 5, 5), np.nan), "floats from nan to nan"),
         (torch.full((2, 5, 5), float("inf")), "floats from inf to inf"),
@@ -88,9 +88,9 @@ def test_grey_as_colours_and_back() -> None:
     assert colours.shape == (1, 3, 16, 16)
     assert torch.equal(as_channels(colours, 1), grey)
     assert as_channels(grey, 1) is grey
-    with pytest.raises(DataError, match=r"4 channels, wanted 3; leave the transparency out, images\[:, :3\]"):
+    with pytest.raises(DataError, match=r"4 channels, expected 3; leave the transparency out, images\[:, :3\]"):
         as_channels(grey.expand(1, 4, 16, 16), 3)
-    with pytest.raises(DataError, match=r"1 channels, wanted 2$"):
+    with pytest.raises(DataError, match=r"1 channels, expected 2$"):
         as_channels(grey, 2)
 
 
@@ -122,12 +122,12 @@ def test_other_labels() -> None:
 @pytest.mark.parametrize(
     ("labels", "count", "message"),
     [
-        ([0, 1], 3, r"labels have shape \[2\], wanted \[3\]: one for each image"),
+        ([0, 1], 3, r"labels have shape \[2\], expected \[3\]: one for each image"),
         ([[0], [1]], 2, r"labels have shape \[2, 1\]"),
-        ([0.5, 1.0], 2, "labels are float64, wanted whole numbers or strings"),
+        ([0.5, 1.0], 2, "labels are float64, expected whole numbers or strings"),
         (np.array(["a", 1], dtype=object), 2, "labels are object"),
-        ([7, 7], 2, "all labels are 7: wanted at least two classes"),
-        (np.zeros(0, np.int64), 0, "there are no labels: wanted at least two classes"),
+        ([7, 7], 2, "all labels are 7: expected at least two classes"),
+        (np.zeros(0, np.int64), 0, "there are no labels: expected at least two classes"),
     ],
     ids=str,
 )

@@ -51,7 +51,7 @@ def test_a_label_out_of_range_is_named_by_byte(tmp_path):
     contents = cifar_contents()
     contents["data_batch_4.bin"] = changed(contents["data_batch_4.bin"], 2 * 3073, b"\x0a")
     put(tmp_path / "plain", contents)
-    with pytest.raises(DataError, match=r"data_batch_4.bin: byte 6146: label 10; wanted 0 to 9"):
+    with pytest.raises(DataError, match=r"data_batch_4.bin: byte 6146: label 10; expected 0 to 9"):
         load_cifar10(tmp_path / "plain")
     put(tmp_path / "packed", {cifar.ARCHIVE: cifar_archive(contents)})
     with pytest.raises(DataError, match=r"tar.gz: data_batch_4.bin: byte 6146: label 10"):

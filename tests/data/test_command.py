@@ -34,7 +34,7 @@ def test_load_by_name(root: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "camera", "message"),
     [
-        ("minst", "left", r"'minst': wanted one of mnist, .*turntable; load_folder"),
+        ("minst", "left", r"'minst': expected one of mnist, .*turntable; load_folder"),
         ("mnist", "right", "mnist has one camera only"),
         ("fashion-mnist", "left", "none of these"),
     ],
@@ -101,7 +101,7 @@ def test_show_a_folder_of_images(
     [
         (["show", "fashion-mnist"], "none of these"),
         (["show"], "wants a name"),
-        (["show", "minst"], "'minst': wanted one of"),
+        (["show", "minst"], "'minst': expected one of"),
         (["verify", "turntable"], "no official files"),
         (["export", "mnist"], "not mnist"),
         (["export", "turntable"], "wants --output"),

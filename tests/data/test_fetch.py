@@ -151,7 +151,7 @@ def test_the_next_mirror_helps_where_a_file_is_not_found(serve, register, tmp_pa
     ("fault", "reason"),
     [
         ("broken", r"the connection ended after \d+ of \d+ bytes"),
-        ("wrong", r"its md5 is \w+, wanted \w+"),
+        ("wrong", r"its md5 is \w+, expected \w+"),
         ("endless", r"it gives more than \d+ bytes"),
     ],
 )

@@ -337,7 +337,7 @@ def two_validations(root: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda root: None, "does not exist; wanted one subfolder a class"),
+        (lambda root: None, "does not exist; expected one subfolder per class"),
         (lambda root: root.write_text("x"), "is a file, not a folder"),
         (nothing, "has no subfolders"),
         (no_subfolders, "has no subfolders"),

@@ -49,12 +49,12 @@ def test_the_files_of_the_other_set_are_recognised(tmp_path, monkeypatch):
     ("offset", "new", "message"),
     [
         (0, b"PK", "byte 0: not an IDX file"),
-        (2, b"\x0d", "byte 2: type code 0x0d; wanted 0x08"),
-        (3, b"\x01", "byte 3: 1 dimensions; wanted 3"),
+        (2, b"\x0d", "byte 2: type code 0x0d; expected 0x08"),
+        (3, b"\x01", "byte 3: 1 dimensions; expected 3"),
         (4, struct.pack(">I", 0), "byte 4: the file holds nothing"),
         (4, struct.pack(">I", 2**32 - 1), "byte 1584: the file ends here"),
         (4, struct.pack(">I", 1), "byte 800: 784 bytes too many"),
-        (8, struct.pack(">I", 32), "byte 8: images of 32x28 pixels; wanted 28x28"),
+        (8, struct.pack(">I", 32), "byte 8: images of 32x28 pixels; expected 28x28"),
         (12, struct.pack(">I", 2**31), "byte 12: images of"),
     ],
 )
@@ -68,5 +68,5 @@ def test_wrong_headers_are_named_by_byte(tmp_path, offset, new, message):
 def test_a_label_out_of_range_is_named_by_byte(tmp_path):
     path = tmp_path / "labels"
     path.write_bytes(changed(idx_labels(20), 8 + 13, b"\x0a"))
-    with pytest.raises(DataError, match="byte 21: label 10; wanted 0 to 9"):
+    with pytest.raises(DataError, match="byte 21: label 10; expected 0 to 9"):
         read_labels(path)

@@ -66,16 +66,16 @@ def test_minus_one_in_the_info_file_is_not_known(tmp_path):
 @pytest.mark.parametrize(
     ("offset", "value", "message"),
     [
-        (0, 0x1E3D4C54, "byte 0: magic number 0x1e3d4c54, integers; wanted 0x1e3d4c55, bytes"),
+        (0, 0x1E3D4C54, "byte 0: magic number 0x1e3d4c54, integers; expected 0x1e3d4c55, bytes"),
         (0, 0x1E3D4C53, "byte 0: magic number 0x1e3d4c53, doubles"),
         (0, 0x554C3D1E, "byte 0: magic number 0x554c3d1e, no matrix of this format"),
-        (4, 3, "byte 4: 3 dimensions; wanted 4"),
+        (4, 3, "byte 4: 3 dimensions; expected 4"),
         (4, -1, "byte 4: -1 dimensions"),
         (4, 2**31 - 1, "byte 4: 2147483647 dimensions"),
-        (8, 3, "byte 8: dimension 1 is 3; wanted 2, as many as the cat file beside it has"),
+        (8, 3, "byte 8: dimension 1 is 3; expected 2, as many as the cat file beside it has"),
         (8, -2, "byte 8: dimension 1 is -2"),
-        (12, 1, "byte 12: dimension 2 is 1; wanted 2"),
-        (16, 108, "byte 16: dimension 3 is 108; wanted 96"),
+        (12, 1, "byte 12: dimension 2 is 1; expected 2"),
+        (16, 108, "byte 16: dimension 3 is 108; expected 96"),
         (20, 2**31 - 1, "byte 20: dimension 4 is"),
     ],
 )
@@ -100,7 +100,7 @@ def test_sizes_have_to_agree_with_the_header(tmp_path):
 def test_a_category_out_of_range_is_named_by_byte(tmp_path, bad):
     path = tmp_path / "cat"
     path.write_bytes(changed(norb_categories(9), 20 + 4 * 6, struct.pack("<i", bad)))
-    with pytest.raises(DataError, match=f"byte 44: category {bad}; wanted 0 to 4"):
+    with pytest.raises(DataError, match=f"byte 44: category {bad}; expected 0 to 4"):
         read_categories(path)
 
 
@@ -110,12 +110,12 @@ def test_a_category_out_of_range_is_named_by_byte(tmp_path, bad):
 def test_a_factor_out_of_range_is_named_by_byte(tmp_path, column, bad, name):
     path = tmp_path / "info"
     path.write_bytes(changed(norb_info(5), 20 + 16 * 3 + 4 * column, struct.pack("<i", bad)))
-    with pytest.raises(DataError, match=f"byte {68 + 4 * column}: {name} {bad}; wanted 0 to"):
+    with pytest.raises(DataError, match=f"byte {68 + 4 * column}: {name} {bad}; expected 0 to"):
         read_info(path)
 
 
 def test_an_unknown_camera(tmp_path):
-    with pytest.raises(DataError, match="no camera 'middle'; wanted one of left, right, both"):
+    with pytest.raises(DataError, match="no camera 'middle'; expected one of left, right, both"):
         load_smallnorb(tmp_path, "middle")
 
 

@@ -198,8 +198,8 @@ def test_statistics_of_the_training_set() -> None:
         ({"crop": 64, "resize": 48}, "resize is 48, too small"),
         ({"crop": 8, "contrast": 2.0}, "contrast up to 1"),
         ({"crop": 8, "shift": -1}, "none below 0"),
-        ({"crop": 8, "stretch": -0.1}, "stretch -0.1, turn 0.0: wanted 0 to 1"),
-        ({"crop": 8, "turn": 200.0}, "turn 200.0: wanted 0 to 1, and 0 to 180 degrees"),
+        ({"crop": 8, "stretch": -0.1}, "stretch -0.1, turn 0.0: expected 0 to 1"),
+        ({"crop": 8, "turn": 200.0}, "turn 200.0: expected 0 to 1, and 0 to 180 degrees"),
         ({"crop": 8, "standardise": "batch"}, "standardise is 'batch'"),
         ({"crop": 8, "mean": (0.5,)}, "mean of 1 channels, deviation of 0"),
     ],
@@ -210,11 +210,11 @@ def test_wrong_settings(fields: dict[str, object], message: str) -> None:
 
 
 def test_wrong_images() -> None:
-    with pytest.raises(ValueError, match=r"images are torch.float32 \[2, 1, 8, 8\], wanted uint8"):
+    with pytest.raises(ValueError, match=r"images are torch.float32 \[2, 1, 8, 8\], expected uint8"):
         Pipeline(crop=8).evaluate(torch.zeros(2, 1, 8, 8), torch.zeros(2))
     with pytest.raises(ValueError, match="prepare the split first"):
         preset("mnist").evaluate(random_images(1, 1, 28), torch.zeros(1))
-    with pytest.raises(ValueError, match="crops is 3, wanted one of 1, 5, 9, 13"):
+    with pytest.raises(ValueError, match="crops is 3, expected one of 1, 5, 9, 13"):
         Pipeline(crop=4).evaluate(random_images(1, 1, 8), torch.zeros(1), crops=3)
     with pytest.raises(ValueError, match="5 crops would all be the same"):
         Pipeline(crop=8).evaluate(random_images(1, 1, 8), torch.zeros(1), crops=5)

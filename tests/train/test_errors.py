@@ -83,7 +83,7 @@ def test_one_class(capsys: Capture) -> None:
 
 def test_empty_folder(capsys: Capture) -> None:
     Path("pictures").mkdir()
-    assert "pictures has no subfolders; expected one subfolder a class" in complaint(capsys, "--data", "pictures")
+    assert "pictures has no subfolders; expected one subfolder per class" in complaint(capsys, "--data", "pictures")
 
 
 def test_no_folder(capsys: Capture) -> None:
@@ -161,7 +161,7 @@ def test_output_in_which_a_run_was_killed_before_it_began() -> None:
     Path("run").mkdir()
     Path("run/.lock").touch()
     Path("run/.run.json.1a2b3c4d.part").touch()
-    assert create("run", Path("run")) == Path("run")
+    assert create("tiny", Path("run")) == Path("run")
 
 
 @pytest.mark.parametrize("output", ["file", "file/run"])

@@ -93,7 +93,7 @@ def test_batch_that_does_not_divide(
         main(["train", *tiny_fields(images, **{"batch-size": 9}), "--devices", "2"])
     assert exit_info.value.code == 2
     err = capsys.readouterr().err
-    assert err == "torchcaps: batch_size is 9, for 2 processes: wanted a multiple of 2\n"
+    assert err == "torchcaps: batch_size is 9, for 2 processes: expected a multiple of 2\n"
     assert not list(tmp_path.iterdir())
 
 
@@ -102,7 +102,7 @@ def test_no_processes_at_all(option: str, capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit) as exit_info:
         main(["train", option, "0"])
     assert exit_info.value.code == 2
-    assert "wanted at least 1" in capsys.readouterr().err
+    assert "expected at least 1" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -47,9 +47,11 @@ class Step(NamedTuple):
 
 
 def explain(classifier: Classifier, split: Split) -> list[Explanation]:
-    """Explain what a classifier says of the images of a prepared split (``classifier.prepare(images)`` gives one)."""
+    """Explain a classifier's predictions for a prepared split (``classifier.prepare(images)`` gives one)."""
     if not any(isinstance(layer, RoutedLayer) for layer in classifier.network.modules()):
-        raise UserError(f"{classifier.model} has no capsules, hence no votes to follow: wanted a hybrid network")
+        raise UserError(
+            f"{classifier.model} has no capsules, hence no votes to follow: expected a hybrid or poolcaps network"
+        )
     was_training = classifier.training
     classifier.eval()
     try:

@@ -61,7 +61,7 @@ def write_picture(sheet: "Image", path: Path) -> None:
 
 
 def free_name(folder: Path, stem: str) -> Path:
-    """``stem.png`` in a folder, or with a number behind it the first name that is not taken."""
+    """``stem.png`` in a folder, or the first free name with a number after it."""
     stem = stem[:LONGEST_STEM]
     path, number = folder / f"{stem}.png", 2
     while os.path.lexists(path):

@@ -15,17 +15,17 @@ def bench(
     only: str = ",".join(PARTS),
     markdown: bool = False,
 ) -> None:
-    """What routing costs on this machine: alone, in networks, as sizes grow, against the limit; and the training loop.
+    """Measure routing on this machine: alone, in networks, as sizes grow, against the limit; and the training loop.
 
-    All contenders take turns in one process, and are given relative to each other with the spread over the rounds.
-    Writes bench.json (every single time) and plots. A full run takes about a quarter of an hour on two
-    cores, and some minutes more the first time, when torch.compile has nothing in its cache.
+    Contenders take turns in one process and are compared with each other, with the spread over the rounds. Writes
+    bench.json (every single time) and plots. A full run takes about a quarter of an hour on two cores, and some minutes
+    more the first time, when torch.compile's cache is empty.
 
     Args:
         quick: Small batches, few rounds, no torch.compile: about a minute.
-        output: Folder for bench.json and the plots.
-        only: The parts to run, with commas between them: routing, networks, growth, limits, loop, norm.
-        markdown: Measure nothing; print the bench.json in the output folder as markdown tables.
+        output: The folder for bench.json and the plots.
+        only: The parts to run, separated by commas: routing, networks, growth, limits, loop, norm.
+        markdown: Measure nothing; print bench.json from the output folder as markdown tables.
     """
     if markdown:
         results = output / "bench.json"
@@ -35,7 +35,7 @@ def bench(
         return
     parts = [part.strip() for part in only.split(",")]
     if unknown := [part for part in parts if part not in PARTS]:
-        raise OptionError(f"--only {only}: no part {', '.join(unknown)}; wanted some of {', '.join(PARTS)}")
+        raise OptionError(f"--only {only}: no part {', '.join(unknown)}; expected some of {', '.join(PARTS)}")
     try:
         import matplotlib  # noqa: F401 - better to know now than after a quarter of an hour
     except ImportError:

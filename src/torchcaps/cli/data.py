@@ -1,13 +1,14 @@
-"""``torchcaps data``: what there is, getting it, checking it, looking at it."""
+"""``torchcaps data``: list, fetch, verify, show and export data sets."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from rich.console import Console
-from rich.table import Table
+from rich.text import Text
 from tyro.conf import Positional
 
+from torchcaps.cli.tables import fitting_table, name_text
 from torchcaps.data.catalog import BUILT_IN, list_sets, load
 from torchcaps.data.folder import load_folder
 from torchcaps.data.locate import candidates
@@ -40,11 +41,13 @@ class Call:
         given = {"--output": self.output is not None, "--full": self.full, "--skip-bad": self.skip_bad}
         for option, is_given in given.items():
             if is_given and not allowed[option]:
-                raise DataError(f"torchcaps data {self.action} {self.name or ''}: {option} has no meaning here")
+                raise DataError(
+                    f"torchcaps data {self.action} {self.name or ''}: {option} does nothing here, leave it out"
+                )
         if self.action != "list" and self.name is None:
-            raise DataError(f"torchcaps data {self.action} wants a name: one of {', '.join(list_sets())}")
+            raise DataError(f"torchcaps data {self.action} needs a name: one of {', '.join(list_sets())}")
         if self.name is not None and self.name not in list_sets() and not (is_folder and Path(self.name).is_dir()):
-            raise DataError(f"data set {self.name!r}: wanted one of {', '.join(list_sets())}, or for show a folder")
+            raise DataError(f"data set {self.name!r}: expected one of {', '.join(list_sets())}, or for show a folder")
 
     def load(self) -> ImageSet:
         """The set that was named."""
@@ -66,11 +69,11 @@ def data_command(
 
     Args:
         action: What to do.
-        name: Which set: mnist, fashion-mnist, cifar10, smallnorb or turntable; for show also a folder of images.
-        root: The set's own folder, or a folder of such folders.
+        name: The set: mnist, fashion-mnist, cifar10, smallnorb or turntable; for show also a folder of images.
+        root: The folder of the set, or of several sets.
         output: The file that show writes (default NAME.png), or the folder that export writes to.
         full: All 24,300 + 24,300 stereo pairs of turntable.
-        skip_bad: Of a folder of images, go on without the files that cannot be used.
+        skip_bad: In a folder of images, skip the files that cannot be read.
     """
     run(Call(action=action, name=name, root=root, output=output, full=full, skip_bad=skip_bad))
 
@@ -81,14 +84,19 @@ def run(call: Call) -> None:
 
 
 def list_all(call: Call) -> None:
-    """Every set: its size, terms, homepage, and where it was found."""
-    table = Table("name", "images", "classes", "terms", "homepage", "found in")
+    """Every set with its size and where it was found; then terms and homepages, which are too long for a table."""
+    console = Console(highlight=False)
+    rows = []
     for source in SOURCES.values():
-        found = next((str(place) for place in candidates(source, call.root) if not source.missing(place)), "not here")
+        found = next((str(place) for place in candidates(source, call.root) if not source.missing(place)), "not found")
         images = " + ".join(f"{count:,}" for count in source.counts)
-        table.add_row(source.name, images, str(len(source.classes)), source.licence, source.homepage, found)
-    table.add_row(BUILT_IN, "up to 24,300 + 24,300", "5", "rendered by torchcaps", "", "built in")
-    Console().print(table)
+        rows.append([source.name, images, str(len(source.classes)), name_text(found)])
+    rows.append([BUILT_IN, "24,300 + 24,300", "5", "built in"])
+    headings = ("name", "images", "classes", "found in")
+    console.print(fitting_table(console, headings, rows, drop=("classes", "images")))
+    console.print("Terms:")
+    for source in SOURCES.values():
+        console.print(f"{source.name}: {source.licence}; {source.homepage}", markup=False, soft_wrap=True)
 
 
 def fetch(call: Call) -> None:
@@ -101,17 +109,17 @@ def fetch(call: Call) -> None:
 
 
 def verify(call: Call) -> None:
-    """Say of each file whether it is the official one; exit with 1 where a file is damaged or missing."""
+    """Compare each file with the official one; exit with 1 where a file is damaged or missing."""
     from torchcaps.data.locate import MISSING
     from torchcaps.data.locate import verify as statuses
 
     if call.name is None or call.name == BUILT_IN:
         raise DataError(f"{BUILT_IN} has no official files: it is rendered from a seed")
-    table = Table("file", "status")
     rows = statuses(call.name, call.root)
-    for file, status in rows:
-        table.add_row(file, status)
-    Console().print(table)
+    console = Console()
+    console.print(
+        fitting_table(console, ("file", "status"), [(name_text(file), Text(status)) for file, status in rows])
+    )
     if any(status == MISSING or status.startswith("damaged") for _, status in rows):
         raise SystemExit(1)
 
@@ -123,9 +131,7 @@ def show(call: Call) -> None:
     data = call.load()
     path = contact_sheet(data.train, data.classes, call.output or Path(f"{data.name}.png"))
     note = f" ({data.note})" if data.note else ""
-    Console().print(
-        f"{len(data.train):,} training and {len(data.test):,} test images{note}; some of them are in {path}"
-    )
+    Console().print(f"{len(data.train):,} training and {len(data.test):,} test images{note}; samples are in {path}")
 
 
 def export(call: Call) -> None:
@@ -135,7 +141,7 @@ def export(call: Call) -> None:
     if call.name != BUILT_IN:
         raise DataError(f"torchcaps data export writes {BUILT_IN} in smallNORB's format, not {call.name}")
     if call.output is None:
-        raise DataError("torchcaps data export wants --output, the folder to write to")
+        raise DataError("torchcaps data export needs --output, the folder to write to")
     data = load(BUILT_IN, root=call.root, camera="both", full=call.full)
     write_smallnorb(call.output, data.train, data.test)
     Console().print(f"{len(data.train):,} + {len(data.test):,} stereo pairs in smallNORB's format in {call.output}")

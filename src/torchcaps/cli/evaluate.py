@@ -33,7 +33,7 @@ class EvaluateCall:
 
 @dataclass(frozen=True)
 class Data:
-    """What is evaluated on."""
+    """The images of an evaluation."""
 
     name: str
     classes: tuple[str, ...]
@@ -44,7 +44,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Found:
-    """What came out."""
+    """The results."""
 
     each: list[Evaluation]
     together: Evaluation
@@ -59,15 +59,15 @@ def evaluate_command(
     split: Literal["test", "validation"] = "test",
     json: bool = False,
 ) -> None:
-    """How often a trained network is wrong: in all, by class, and what it takes for what.
+    """Evaluate a trained network: its error in total and by class, and its confusion matrix.
 
-    Several runs are evaluated together, as an ensemble: the mean of their activations decides.
+    Several runs are evaluated as an ensemble, by the mean of their activations.
 
     Args:
-        runs: Folders that torchcaps train has left, or names of pretrained networks.
+        runs: Folders of training runs, or names of pretrained networks.
         crops: Average over this many crops of each image.
-        data: Another data set by its name, or a folder of images with one subfolder a class; default: the run's own.
-        root: Where the data set's files are.
+        data: Another data set by name, or a folder of images with one subfolder per class; default: the run's own.
+        root: The folder of the data set's files.
         split: The images to evaluate on.
         json: Print one JSON object and nothing else.
     """
@@ -75,9 +75,9 @@ def evaluate_command(
 
 
 def run_eval(call: EvaluateCall) -> None:
-    """Evaluate, and show or print what came out."""
+    """Evaluate, and show or print the results."""
     if not call.runs:
-        raise UserError("torchcaps eval wants the folder of a training run")
+        raise UserError("torchcaps eval needs the folder of a training run")
     classifiers = [load(run) for run in call.runs]
     _check_same(call.runs, "classes", [", ".join(classifier.classes) for classifier in classifiers])
     data = _data_of_runs(call, classifiers) if call.data is None else _named_data(call, classifiers)
@@ -103,18 +103,22 @@ def _data_of_runs(call: EvaluateCall, classifiers: list[Classifier]) -> Data:
         for run, found in zip((run.expanduser() for run in call.runs), classifiers, strict=True)
     ]
     # The seed is not here: it makes networks differ, not their data.
-    wanted = ("data", "full", "camera", "viewpoint", "images") + (
+    same = ("data", "full", "camera", "viewpoint", "images") + (
         ("validation", "fold") if call.split == "validation" else ()
     )
-    for name in wanted:
+    for name in same:
         _check_same(call.runs, name, [str(getattr(recipe.data, name)) for recipe in recipes])
     # A folder's images are decoded at the size of the largest network; the others take them smaller.
     recipe = max(recipes, key=lambda recipe: recipe.images.size)
     recipe = recipe if call.root is None else recipe.with_fields(root=call.root)
+    data = recipe.data.data
+    if data not in list_sets() and not Path(data).is_dir():
+        raise DataError(
+            f"the images of {call.runs[0]} were in {data}, which is gone: --data NEWFOLDER evaluates on another folder"
+        )
     splits = load_data(recipe)
     familiar = splits.familiar if isinstance(splits, ViewpointSplits) else None
-    name = recipe.data.data
-    return Data(name, splits.classes, _choose(call, name, splits), splits.note, familiar)
+    return Data(data, splits.classes, _choose(call, data, splits), splits.note, familiar)
 
 
 def _named_data(call: EvaluateCall, classifiers: list[Classifier]) -> Data:
@@ -123,9 +127,9 @@ def _named_data(call: EvaluateCall, classifiers: list[Classifier]) -> Data:
     if name in list_sets():
         images = load_set(name, root=call.root, camera="both" if channels == 2 else "left")
     elif call.root is not None:
-        raise DataError(f"--root is for data sets ({', '.join(list_sets())}), {name} is none of them: leave it out")
+        raise DataError(f"--root is for data sets ({', '.join(list_sets())}), not for {name}: leave it out")
     elif not Path(name).expanduser().is_dir():
-        raise DataError(f"--data {name}: wanted one of {', '.join(list_sets())}, or a folder of images")
+        raise DataError(f"--data {name}: expected one of {', '.join(list_sets())}, or a folder of images")
     else:
         folder = Path(name).expanduser()
         size = max(classifier.source_size for classifier in classifiers)
@@ -136,10 +140,10 @@ def _named_data(call: EvaluateCall, classifiers: list[Classifier]) -> Data:
 
 
 def _whole_folder(images: ImageSet) -> Data:
-    """Whoever names a folder without test/ means all that is in it."""
+    """A folder without test/ stands for all of its images."""
     pixels = torch.cat([images.train.images, images.test.images])
     labels = torch.cat([images.train.labels, images.test.labels])
-    note = "there is no test/, so these are all images of the folder: the error counts only if none was trained on"
+    note = "there is no test/, so these are all images of the folder, some of which may have been trained on"
     return Data(images.name, images.classes, Split(pixels, labels), note)
 
 
@@ -155,7 +159,7 @@ def _check_same(runs: list[Path], what: str, values: list[str]) -> None:
         if value != values[0]:
             raise DataError(
                 f"{runs[0]} and {run} differ in their {what}, {values[0]} and {value}: "
-                "wanted runs on the same data; evaluate them one by one"
+                "expected runs on the same data; evaluate them one by one"
             )
 
 
@@ -185,11 +189,10 @@ def show(call: EvaluateCall, data: Data, found: Found) -> None:
     console = Console(highlight=False, markup=False)
     note = f" ({data.note})" if data.note else ""
     console.print(f"{data.name}, {call.split}: {len(together.label):,} images{note}")
-    console.print(class_table(together))
-    console.print("\nWhat is taken for what:")
-    console.print(confusion_table(together))
+    console.print(class_table(console, together))
+    console.print(confusion_table(console, together))
     if len(each) > 1:
-        console.print(run_table(call.runs, each, together))
+        console.print(run_table(console, call.runs, each, together))
     if found.familiar is not None:
         print(f"error on familiar viewpoints: {100 * found.familiar.error:.2f} %")
     print(f"error: {100 * together.error:.2f} %")

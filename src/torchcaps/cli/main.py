@@ -14,19 +14,20 @@ from torchcaps.cli.data import data_command
 from torchcaps.cli.errors import explain_errors
 from torchcaps.cli.evaluate import evaluate_command
 from torchcaps.cli.predict import predict_command
+from torchcaps.cli.tables import fitting_table
 from torchcaps.cli.train import train_command
 
 
 def models(run: bool = False) -> None:
-    """Table of all networks and their sizes.
+    """List the networks and their sizes.
 
     Args:
-        run: Also run a forward and a backward pass of each, on a batch of two, and add the time they take.
+        run: Also time a forward and a backward pass of each, on a batch of two.
     """
     from torchcaps import create_model, list_models
     from torchcaps.models.pretrained import listing
 
-    table = Table("name", "parameters", "in routing", "input", *(["forward + backward"] if run else []))
+    rows = []
     for name in list_models():
         model = create_model(name)
         row = [
@@ -35,9 +36,11 @@ def models(run: bool = False) -> None:
             f"{model.routing_parameter_count():,}",
             f"{model.in_channels}x{model.image_size}x{model.image_size}",
         ]
-        table.add_row(*row, *([f"{seconds_of_a_step(model):.2f} s"] if run else []))
-    Console().print(table)
-    Console().print(f"pretrained: {listing()}", highlight=False)
+        rows.append([*row, *([f"{seconds_of_a_step(model):.2f} s"] if run else [])])
+    console = Console(highlight=False)
+    headings = ("name", "parameters", "in routing", "input", *(["forward + backward"] if run else []))
+    console.print(fitting_table(console, headings, rows, right=("parameters", "in routing"), drop=("in routing",)))
+    console.print(f"pretrained: {listing()}")
 
 
 def seconds_of_a_step(model: Any) -> float:
@@ -52,7 +55,7 @@ def seconds_of_a_step(model: Any) -> float:
 
 
 def doctor() -> None:
-    """What is built, what is in use, and why a backend is not available."""
+    """Show which backends are available, which is in use, and why others are not."""
     from torchcaps.ops.doctor import findings
 
     table = Table("", "", show_header=False)
@@ -72,7 +75,7 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; a wrong call, or something that the user can mend, exits with code 2."""
+    """Run the command line; a wrong call, or something that the user can fix, exits with code 2."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     if arguments == ["--version"]:
         from torchcaps import __version__

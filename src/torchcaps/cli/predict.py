@@ -1,4 +1,4 @@
-"""``torchcaps predict``: what a network says of image files."""
+"""``torchcaps predict``: classify image files."""
 
 import json
 import sys
@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 from torch import Tensor
 from tyro.conf import Positional
@@ -18,7 +17,7 @@ from torchcaps.classifier.explain import explain
 from torchcaps.classifier.files import load
 from torchcaps.classifier.image_files import find_images, read_images
 from torchcaps.classifier.picture import free_name, picture, write_picture
-from torchcaps.cli.tables import name_text
+from torchcaps.cli.tables import Cell, fitting_table, name_text
 from torchcaps.data.decode import import_pillow
 from torchcaps.data.types import DataError, Split
 from torchcaps.errors import OptionError, UserError
@@ -41,13 +40,13 @@ class PredictCall:
     def __post_init__(self) -> None:
         """Refuse what would be ignored."""
         if self.output is not None and not self.explain:
-            raise OptionError("--output is the folder for the pictures of --explain: give both, or neither")
+            raise OptionError("--output is the folder for the pictures of --explain: give both or neither")
         if self.explain and self.crops != 1:
             raise OptionError(f"--explain follows the votes of one crop: leave --crops {self.crops} out")
 
 
 class Found(NamedTuple):
-    """What was said of one file."""
+    """The prediction for one file."""
 
     file: Path
     activation: Tensor  # [classes]
@@ -67,15 +66,15 @@ def predict_command(
     json: bool = False,
     crops: Literal[1, 5, 9, 13] = 1,
 ) -> None:
-    """What a trained network says of image files.
+    """Classify image files with a trained network.
 
-    Files that cannot be read are named and skipped; the exit code is then 1.
+    Files that cannot be read are listed and skipped; the exit code is then 1.
 
     Args:
-        run: A folder that torchcaps train has left, or the name of a pretrained network.
-        images: Image files of any size and mode, and folders of them.
-        explain: Write a picture for each image: the input, its reconstruction, and where the votes came from.
-        output: Folder for these pictures; default: explained.
+        run: The folder of a training run, or the name of a pretrained network.
+        images: Image files of any size and mode, or folders of them.
+        explain: Write a picture per image: the input, its reconstruction, and where the votes came from.
+        output: The folder for these pictures; default: explained.
         json: Print one JSON object and nothing else.
         crops: Average over this many crops of each image.
     """
@@ -86,7 +85,7 @@ def run_predict(call: PredictCall) -> None:
     """Classify all files that can be read; exits with 1 where there were others."""
     import_pillow()
     if not call.images:
-        raise OptionError("torchcaps predict wants image files or folders behind the run")
+        raise OptionError("torchcaps predict needs image files or folders after the run")
     classifier = load(call.run)
     if classifier.network.in_channels not in (1, 3):
         raise UserError(
@@ -145,10 +144,12 @@ def as_json(call: PredictCall, classifier: Classifier, found: list[Found], skipp
 
 def show(call: PredictCall, classifier: Classifier, found: list[Found]) -> None:
     """A row for each file."""
-    table = Table("file", "class", "activation", "next", *(["picture"] if call.explain else []))
+    rows: list[list[Cell]] = []
     for of_file in found:
         (name, value), *others = of_file.best(classifier.classes)
         following = Text(", ").join(Text.assemble(name_text(other), f" {less:.2f}") for other, less in others)
         drawn = [] if of_file.picture is None else [name_text(of_file.picture)]
-        table.add_row(name_text(of_file.file), name_text(name), f"{value:.2f}", following, *drawn)
-    Console(highlight=False).print(table)
+        rows.append([name_text(of_file.file), name_text(name), f"{value:.2f}", following, *drawn])
+    console = Console(highlight=False)
+    headings = ("file", "class", "activation", "next", *(["picture"] if call.explain else []))
+    console.print(fitting_table(console, headings, rows, drop=("next",)))

@@ -1,4 +1,4 @@
-"""What an evaluation found, as tables for a terminal. Names are ``Text``: rich takes brackets in strings for markup."""
+"""Tables for a terminal. Names are ``Text``: rich takes brackets in strings for markup."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +13,8 @@ from torchcaps.runs.tables import Table as TextTable
 WIDEST = 16  # classes in a matrix; more do not fit on a screen
 PAIRS = 15  # the most frequent mistakes, where there is no matrix
 
+Cell = str | Text
+
 
 def name_text(name: str | Path) -> Text:
     """A name as it is, but for what a terminal cannot print."""
@@ -20,61 +22,89 @@ def name_text(name: str | Path) -> Text:
     return Text("".join(c if c.isprintable() else "?" for c in printable), overflow="fold")
 
 
+def fitting_table(
+    console: Console,
+    headings: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    right: Sequence[str] = (),
+    drop: Sequence[str] = (),
+) -> Table:
+    """A table that fits the terminal: where it is too wide, the columns ``drop`` are left out, one after the other.
+
+    Columns in ``right`` are aligned there. What is still too wide is folded, never cut.
+    """
+    table = Table()
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    if not drop or natural_width(table) <= console.width:
+        return table
+    kept = [place for place, heading in enumerate(headings) if heading != drop[0]]
+    narrower = [[row[place] for place in kept] for row in rows]
+    return fitting_table(console, [headings[place] for place in kept], narrower, right=right, drop=drop[1:])
+
+
+def natural_width(table: Table) -> int:
+    """The columns that a table takes where nothing is wrapped."""
+    return Console(width=100_000).measure(table).maximum
+
+
 def percent(wrong: int, images: int) -> str:
     """A share of images as an error."""
     return f"{100 * wrong / images:.2f} %" if images else "-"
 
 
-def class_table(evaluation: Evaluation) -> Table:
-    """The error of each class, and what it is mostly taken for."""
-    table = Table("class")
-    for heading in ("images", "wrong", "error"):
-        table.add_column(heading, justify="right")
-    table.add_column("mostly taken for")
+def class_table(console: Console, evaluation: Evaluation) -> Table:
+    """The error of each class, and the class that it is most often mistaken for."""
     mistakes = evaluation.confusion.clone().fill_diagonal_(0)  # [true class, predicted class]
+    rows: list[list[Cell]] = []
     for label, (name, images, wrong) in enumerate(evaluation.by_class()):
-        taken_for = name_text(evaluation.classes[int(mistakes[label].argmax())]) if wrong else Text("")
-        table.add_row(name_text(name), f"{images:,}", f"{wrong:,}", percent(wrong, images), taken_for)
-    return table
+        other = name_text(evaluation.classes[int(mistakes[label].argmax())]) if wrong else ""
+        rows.append([name_text(name), f"{images:,}", f"{wrong:,}", percent(wrong, images), other])
+    numbers = ("images", "wrong", "error")
+    headings = ("class", *numbers, "mistaken for")
+    return fitting_table(console, headings, rows, right=numbers, drop=("images", "wrong"))
 
 
-def confusion_table(evaluation: Evaluation) -> Table:
-    """Counts of what was taken for what, a row for each true class; of many classes the most frequent mistakes."""
-    confusion = evaluation.confusion
-    if len(evaluation.classes) > WIDEST:
-        return _mistakes(evaluation)
-    table = Table("true class", "")
-    for number in range(len(confusion)):
-        table.add_column(str(number), justify="right")
-    for number, (name, row) in enumerate(zip(evaluation.classes, confusion.tolist(), strict=True)):
-        counts = [
-            Text(f"{count}" if count else ".", style="bold" if number == column else "")
-            for column, count in enumerate(row)
+def confusion_table(console: Console, evaluation: Evaluation) -> Table:
+    """Counts by true and by predicted class; the most frequent mistakes where that does not fit."""
+    classes = evaluation.classes
+    numbers = [str(number) for number in range(len(classes))]
+    rows: list[list[Cell]] = []
+    for label, counts in enumerate(evaluation.confusion.tolist()):
+        cells = [
+            Text(f"{count}" if count else ".", style="bold" if label == column else "")
+            for column, count in enumerate(counts)
         ]
-        table.add_row(name_text(name), str(number), *counts)
+        rows.append([name_text(classes[label]), numbers[label], *cells])
+    table = fitting_table(console, ("true class", "", *numbers), rows, right=numbers)
+    title = "Confusion matrix"
+    if len(classes) > WIDEST or natural_width(table) > console.width:
+        table, title = _mistakes(console, evaluation), "Most common confusions"
+    table.title, table.title_justify = title, "left"
     return table
 
 
-def _mistakes(evaluation: Evaluation) -> Table:
-    table = Table("class", "is taken for")
-    table.add_column("images", justify="right")
+def _mistakes(console: Console, evaluation: Evaluation) -> Table:
     mistakes = evaluation.confusion.clone().fill_diagonal_(0).flatten()  # [classes * classes]
+    rows: list[list[Cell]] = []
     for place in mistakes.argsort(descending=True, stable=True)[:PAIRS].tolist():
         truth, prediction = divmod(place, len(evaluation.classes))
         if count := int(mistakes[place]):
             names = (name_text(evaluation.classes[label]) for label in (truth, prediction))
-            table.add_row(*names, f"{count:,}")
-    return table
+            rows.append([*names, f"{count:,}"])
+    return fitting_table(console, ("true class", "predicted class", "images"), rows, right=("images",))
 
 
-def run_table(runs: Sequence[Path], each: Sequence[Evaluation], together: Evaluation) -> Table:
-    """The error of each run beside that of all together."""
-    table = Table("run")
-    table.add_column("error", justify="right")
-    for run, found in zip(runs, each, strict=True):
-        table.add_row(name_text(run), percent(found.wrong, len(found.label)))
-    table.add_row("together", percent(together.wrong, len(together.label)))
-    return table
+def run_table(console: Console, runs: Sequence[Path], each: Sequence[Evaluation], together: Evaluation) -> Table:
+    """The error of each run, and of all together."""
+    rows: list[list[Cell]] = [
+        [name_text(run), percent(found.wrong, len(found.label))] for run, found in zip(runs, each, strict=True)
+    ]
+    rows.append(["together", percent(together.wrong, len(together.label))])
+    return fitting_table(console, ("run", "error"), rows, right=("error",))
 
 
 def show(console: Console, table: TextTable) -> None:

@@ -17,7 +17,7 @@ OWN_OPTIONS = ("--output", "--resume", "--devices", "--nodes")  # of the run, no
 
 
 def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]:
-    """The command, with the recipe that the arguments name as its default, and the arguments behind the name."""
+    """The command, with the recipe that the arguments name as its default, and the arguments after the name."""
     name, rest = (arguments[0], arguments[1:]) if arguments and not arguments[0].startswith("-") else (None, arguments)
     asks_for_help = "-h" in rest or "--help" in rest
     resumed = None if asks_for_help else _value(rest, "--resume")
@@ -25,9 +25,11 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
         given = [argument for argument in rest if argument.startswith("--") and not argument.startswith(OWN_OPTIONS)]
         if name is not None or given:
             extra = " ".join([name] if name else given)
-            raise OptionError(f"--resume goes on as the run began: leave {extra} out, or start a new run")
+            raise OptionError(
+                f"--resume continues the run with its own settings: leave {extra} out, or start a new run"
+            )
         if _value(rest, "--output") is not None:
-            raise OptionError("--resume goes on in the run's own folder: leave --output out")
+            raise OptionError("--resume continues in the run's own folder: leave --output out")
         start = read_recipe(Path(resumed))
     else:
         start = recipe(name) if name else _recipe_for(_value(rest, "--data"))
@@ -41,17 +43,18 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
     ) -> None:
         """Train a network: torchcaps train [RECIPE] [--field value ...].
 
-        A recipe is SET-METHOD, SET-METHOD-paper, SET-METHOD-short or SET-METHOD-quick, with a set of smallnorb, mnist,
-        fashion-mnist, cifar10 and turntable and a method of frem, frms, em and cnn: our settings, the paper's, the
-        paper's network in a few epochs, or some minutes of small images. Without a name: turntable-frem-quick, some
-        minutes on two cores without any download. With --data FOLDER and no name: a recipe that fits the images in
-        the folder.
+        A recipe is SET-METHOD (our settings), SET-METHOD-paper (the paper's), SET-METHOD-short (the paper's network,
+        a few epochs) or SET-METHOD-quick (small images, some minutes). SET is smallnorb, mnist, fashion-mnist, cifar10
+        or turntable; METHOD is frem, frms, em or cnn. The default is turntable-frem-quick: some minutes on two cores,
+        no download. With --data FOLDER the default is a recipe that suits the images in the folder.
+
+        Ctrl-C finishes the current step, saves a checkpoint and stops; --resume continues.
 
         Args:
             recipe: The recipe's fields.
-            output: The run folder; default runs/RECIPE-NUMBER.
-            resume: The folder of an interrupted run, to go on with.
-            devices: Processes (or GPUs) on each machine.
+            output: The run folder; default: runs/NAME-NUMBER.
+            resume: The folder of an interrupted run, to resume it.
+            devices: Processes (or GPUs) per machine.
             nodes: Machines; torchrun or SLURM starts the processes.
         """
         from torchcaps.train.run import require_lightning
@@ -66,7 +69,7 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
         except Interrupted as interrupted:
             if not is_first_process():
                 return  # one that ends with an error would have the first one killed
-            print(f"\n{interrupted}; go on with: torchcaps train --resume {interrupted.folder}")
+            print(f"\n{interrupted}; continue with: torchcaps train --resume {interrupted.folder}")
             raise SystemExit(interrupted.exit_code) from None
         except UserError:
             if is_first_process():
@@ -84,7 +87,7 @@ def report_on(finished: Finished | None) -> None:
 
 
 def _recipe_for(data: str | None) -> Recipe:
-    """What to do with a data set or folder of which nothing else is said."""
+    """The recipe for a data set or folder, where nothing else is given."""
     if data is None:
         return recipe()
     if data in SPECS:
@@ -93,7 +96,7 @@ def _recipe_for(data: str | None) -> Recipe:
 
 
 def _value(arguments: list[str], option: str) -> str | None:
-    """What follows an option, or stands behind its equals sign."""
+    """What follows an option, or its equals sign."""
     for place, argument in enumerate(arguments):
         if argument == option and place + 1 < len(arguments):
             return arguments[place + 1]

@@ -33,7 +33,7 @@ def load(name: str, *, root: Path | str | None = None, camera: Camera = "left", 
         return load_turntable(turntable_folder(root), camera=camera, pairs="full" if full else DEFAULT_PAIRS)
     if name not in SOURCES:
         raise DataError(
-            f"data set {name!r}: wanted one of {', '.join(list_sets())}; load_folder(path) takes a folder of images"
+            f"data set {name!r}: expected one of {', '.join(list_sets())}; load_folder(path) takes a folder of images"
         )
     if full:
         raise DataError(f"full=True is for {BUILT_IN}: {name} is always whole")

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchcaps.data.reading import PIECE, Reader, find_file, wanted_file
+from torchcaps.data.reading import PIECE, Reader, find_file, required_file
 from torchcaps.data.types import DataError, ImageSet, Split
 
 RECORD = 1 + 3 * 32 * 32
@@ -29,7 +29,7 @@ def load_cifar10(folder: Path) -> ImageSet:
         if lacking := [name for name in (*TRAIN, TEST) if name not in batches]:
             raise DataError(f"{archive}: no {', '.join(lacking)} in it")
     else:
-        batches = {name: read_batch(wanted_file(place or folder, name)) for name in (*TRAIN, TEST)}
+        batches = {name: read_batch(required_file(place or folder, name)) for name in (*TRAIN, TEST)}
     images, labels = zip(*(batches[name] for name in TRAIN), strict=True)
     train = Split(torch.cat(images), torch.cat(labels))
     test = Split(batches[TEST][0].contiguous(), batches[TEST][1])
@@ -75,7 +75,7 @@ def parse_batch(content: bytearray, path: Path, member: str = "") -> tuple[Tenso
     bad = np.flatnonzero(records[:, 0] >= len(CLASSES))
     if len(bad):
         where = f"{path}{': ' if member else ''}{member}: byte {int(bad[0]) * RECORD}"
-        raise DataError(f"{where}: label {records[bad[0], 0]}; wanted 0 to {len(CLASSES) - 1}")
+        raise DataError(f"{where}: label {records[bad[0], 0]}; expected 0 to {len(CLASSES) - 1}")
     tensor = torch.from_numpy(records)  # [N, 3073]
     return tensor[:, 1:].view(-1, 3, 32, 32), tensor[:, 0].long()  # [N, 3, 32, 32], [N]
 

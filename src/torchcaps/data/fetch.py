@@ -112,7 +112,7 @@ def save(url: str, download: Download, part: Path, show: Show) -> None:
             digest.update(piece)
         to_disk(file)
     if download.md5 not in (None, digest.hexdigest()):
-        raise BadMirrorError(f"its md5 is {digest.hexdigest()}, wanted {download.md5}")
+        raise BadMirrorError(f"its md5 is {digest.hexdigest()}, expected {download.md5}")
 
 
 def received(url: str, size: int | None, show: Show) -> Iterator[bytes]:
@@ -167,13 +167,13 @@ def install(source: Source, download: Download, part: Path, folder: Path) -> Non
 
 
 @contextmanager
-def bar(name: str, wanted: bool) -> Iterator[Show]:
+def bar(name: str, shown: bool) -> Iterator[Show]:
     """A progress bar on a terminal, else nothing."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
     console = Console(stderr=True)
     columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not (wanted and console.is_terminal)) as progress:
+    with Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as progress:
         task = progress.add_task(name, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -1,4 +1,4 @@
-"""A user's own images: a folder with one subfolder a class, or ``train/ val/ test/`` of those."""
+"""A user's own images: a folder with one subfolder per class, or ``train/ val/ test/`` of those."""
 
 from pathlib import Path
 from typing import Literal
@@ -34,9 +34,9 @@ def load_folder(
     same for one seed; `make_splits` does so for the validation split where there is no ``val/``.
     """
     if size < 1:
-        raise ValueError(f"size is {size}, wanted at least 1")
+        raise ValueError(f"size is {size}, expected at least 1")
     if channels not in ("auto", 1, 3):
-        raise ValueError(f"channels is {channels!r}, wanted 'auto', 1 or 3")
+        raise ValueError(f"channels is {channels!r}, expected 'auto', 1 or 3")
     import_pillow()
     root = Path(path).expanduser()
     layout = scan(root)
@@ -91,7 +91,7 @@ def _check_every_class(root: Path, classes: tuple[str, ...], parts: dict[str, Sp
     for split, part in parts.items():
         for name, count in zip(classes, _counts(part.labels, classes), strict=True):
             if not count:
-                raise DataError(f"class {name!r} of {root} has no usable image for {split}: mend or remove its files")
+                raise DataError(f"class {name!r} of {root} has no usable image for {split}: repair or remove its files")
 
 
 def _check_enough_to_share(root: Path, classes: tuple[str, ...], labels: Tensor) -> None:
@@ -112,9 +112,7 @@ def _complaint(root: Path, bad: dict[Path, str]) -> str:
     if len(bad) > len(named):
         named.append(f"  and {len(bad) - len(named)} more")
     lines = [f"{len(bad)} of the files in {root} cannot be used:", *named]
-    return "\n".join(
-        [*lines, "Mend or remove them, or go on without them (skip_bad=True, on the command line --skip-bad)."]
-    )
+    return "\n".join([*lines, "Repair or remove them, or skip them (skip_bad=True, on the command line --skip-bad)."])
 
 
 def _default_cache() -> Path:

@@ -9,9 +9,9 @@ from torchcaps.data.decode import EXTENSIONS
 from torchcaps.data.types import DataError
 
 SPLIT_NAMES = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
-CLUTTER = {"thumbs.db", "desktop.ini", "__macosx"}  # what desktops leave behind; names with a dot in front are too
+CLUTTER = {"thumbs.db", "desktop.ini", "__macosx"}  # what desktops leave; names with a dot in front are too
 
-WANTED = "wanted one subfolder a class, or train/ (and val/, test/) of those"
+LAYOUT = "expected one subfolder per class, or train/ (and val/, test/) of those"
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ def scan(root: Path) -> Layout:
 
 def _scan(root: Path) -> Layout:
     if not root.exists():
-        raise DataError(f"{root} does not exist; {WANTED}")
+        raise DataError(f"{root} does not exist; {LAYOUT}")
     if not root.is_dir():
-        raise DataError(f"{root} is a file, not a folder; {WANTED}")
+        raise DataError(f"{root} is a file, not a folder; {LAYOUT}")
     parts = _split_folders(root)
     levels = dict.fromkeys([root, *parts.values()])
     strays = [path for level in levels for path in _entries(level) if _is_stray(path)]
@@ -69,9 +69,9 @@ def _split_folders(root: Path) -> dict[str, Path]:
     if others and not has_train:
         return {"train": root}
     if others:
-        raise DataError(f"{root} has train/ with subfolders, and beside it {', '.join(others)}; {WANTED}")
+        raise DataError(f"{root} has train/ with subfolders, and beside it {', '.join(others)}; {LAYOUT}")
     if not named:
-        raise DataError(f"{root} has no subfolders; {WANTED}")
+        raise DataError(f"{root} has no subfolders; {LAYOUT}")
     parts: dict[str, Path] = {}
     for folder in named:
         split = SPLIT_NAMES[folder.name.casefold()]
@@ -79,16 +79,16 @@ def _split_folders(root: Path) -> dict[str, Path]:
             raise DataError(f"{parts[split]} and {folder} are both for {split}: keep one")
         parts[split] = folder
     if "train" not in parts:
-        raise DataError(f"{root} has {', '.join(folder.name for folder in named)}, but no train/; {WANTED}")
+        raise DataError(f"{root} has {', '.join(folder.name for folder in named)}, but no train/; {LAYOUT}")
     return {split: parts[split] for split in ("train", "validation", "test") if split in parts}
 
 
 def _check_classes(root: Path, train: Path, classes_of: dict[str, list[str]]) -> None:
     classes = classes_of["train"]
     if not classes:
-        raise DataError(f"{train} has no subfolders; wanted one a class")
+        raise DataError(f"{train} has no subfolders; expected one per class")
     if len(classes) == 1:
-        raise DataError(f"{root} has one class only, {classes[0]!r}; wanted at least two subfolders")
+        raise DataError(f"{root} has one class only, {classes[0]!r}; expected at least two subfolders")
     for split, names in classes_of.items():
         if names != classes:
             missing = ", ".join(sorted(set(classes) - set(names))) or "none"

@@ -95,7 +95,7 @@ class BatchLoader:
             yield made
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the start of an epoch; the epoch at hand is left where it is."""
+        """Go to the start of an epoch; the current epoch is left where it is."""
         if epoch != self.epoch:
             self.epoch, self._batch, self._continue = epoch, 0, False
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torchcaps.data.reading import Reader, find_file, wanted_file
+from torchcaps.data.reading import Reader, find_file, required_file
 from torchcaps.data.types import DataError, ImageSet, Split
 from torchcaps.data.writing import to_disk, whole_file
 
@@ -49,18 +49,18 @@ def load_smallnorb(folder: Path, camera: Camera = "left") -> ImageSet:
     the numbers of the info file (azimuth 34 is 340 degrees), and -1 throughout where it is missing.
     """
     if camera not in CAMERAS:
-        raise DataError(f"no camera {camera!r}; wanted one of {', '.join(CAMERAS)}")
+        raise DataError(f"no camera {camera!r}; expected one of {', '.join(CAMERAS)}")
     train, test = (read_split(folder, prefix, CAMERAS[camera]) for prefix in FILES.values())
     return ImageSet("smallnorb", CLASSES, train, test, folder)
 
 
 def read_split(folder: Path, prefix: str, cameras: slice) -> Split:
     """One split; the small files come first, so that the large one is only touched where they are right."""
-    labels = read_categories(wanted_file(folder, f"{prefix}-cat.mat"))  # [N]
+    labels = read_categories(required_file(folder, f"{prefix}-cat.mat"))  # [N]
     info = find_file(folder, f"{prefix}-info.mat")
     unknown = torch.full((len(labels), len(FACTORS)), -1)  # [N, 4]
     factors = unknown if info is None else read_info(info, len(labels))  # [N, 4]
-    images = read_pairs(wanted_file(folder, f"{prefix}-dat.mat"), cameras, len(labels))  # [N, 1 or 2, 96, 96]
+    images = read_pairs(required_file(folder, f"{prefix}-dat.mat"), cameras, len(labels))  # [N, 1 or 2, 96, 96]
     return Split(images, labels, dict(zip(FACTORS, factors.unbind(1), strict=True)))
 
 
@@ -82,14 +82,14 @@ def read_categories(path: Path) -> Tensor:
         bad = np.flatnonzero((labels < 0) | (labels >= len(CLASSES)))
         if len(bad):
             offset = header + 4 * int(bad[0])
-            raise reader.wrong(offset, f"category {labels[bad[0]]}; wanted 0 to {len(CLASSES) - 1}")
+            raise reader.wrong(offset, f"category {labels[bad[0]]}; expected 0 to {len(CLASSES) - 1}")
     return torch.from_numpy(labels.astype(np.int64))  # [N]
 
 
-def read_info(path: Path, wanted: int | None = None) -> Tensor:
+def read_info(path: Path, expected: int | None = None) -> Tensor:
     """The factors of each pair, ``[N, 4]`` in the order of FACTORS, -1 where they are not known."""
     with Reader(path) as reader:
-        header, (count, columns) = read_header(reader, INTEGERS, (wanted, len(FACTORS)))
+        header, (count, columns) = read_header(reader, INTEGERS, (expected, len(FACTORS)))
         content = reader.rest(4 * count * columns, f"the data of {count} descriptions")
         info = np.frombuffer(content, "<i4").reshape(count, columns)  # [N, 4]
         for column, (name, values) in enumerate(FACTORS.items()):
@@ -97,15 +97,15 @@ def read_info(path: Path, wanted: int | None = None) -> Tensor:
             if len(bad):
                 offset = header + 4 * (int(bad[0]) * columns + column)
                 step = " in steps of 2" if name == "azimuth" else ""
-                limits = f"wanted {values[0]} to {values[-1]}{step}, or -1 where it is not known"
+                limits = f"expected {values[0]} to {values[-1]}{step}, or -1 where it is not known"
                 raise reader.wrong(offset, f"{name} {info[bad[0], column]}; {limits}")
     return torch.from_numpy(info.astype(np.int64))  # [N, 4]
 
 
-def read_pairs(path: Path, cameras: slice, wanted: int) -> Tensor:
+def read_pairs(path: Path, cameras: slice, expected: int) -> Tensor:
     """The images of some cameras, ``[N, 1 or 2, 96, 96]``."""
     with Reader(path) as reader:
-        header, (count, *_) = read_header(reader, BYTES, (wanted, 2, SIDE, SIDE))
+        header, (count, *_) = read_header(reader, BYTES, (expected, 2, SIDE, SIDE))
         reader.check_last(count * PAIR, f"the data of {count} pairs")
         if not reader.gzipped:
             try:
@@ -135,21 +135,21 @@ def read_blocks(reader: Reader, count: int) -> Iterator["np.ndarray[tuple[int, .
     reader.end()
 
 
-def read_header(reader: Reader, kind: int, wanted: tuple[int | None, ...]) -> tuple[int, tuple[int, ...]]:
+def read_header(reader: Reader, kind: int, expected: tuple[int | None, ...]) -> tuple[int, tuple[int, ...]]:
     """Its size in bytes, and the dimensions: little endian, and never less than three of them are written."""
     magic, dimensions = struct.unpack("<Ii", reader.exactly(8, "the header"))
     if magic != kind:
         found = KINDS.get(magic, "no matrix of this format")
-        raise reader.wrong(0, f"magic number {magic:#010x}, {found}; wanted {kind:#010x}, {KINDS[kind]}")
-    if dimensions != len(wanted):
-        raise reader.wrong(4, f"{dimensions} dimensions; wanted {len(wanted)}")
+        raise reader.wrong(0, f"magic number {magic:#010x}, {found}; expected {kind:#010x}, {KINDS[kind]}")
+    if dimensions != len(expected):
+        raise reader.wrong(4, f"{dimensions} dimensions; expected {len(expected)}")
     written = max(3, dimensions)
     sizes: tuple[int, ...] = struct.unpack(f"<{written}i", reader.exactly(4 * written, "the header"))
-    for number, (size, right) in enumerate(zip(sizes, wanted, strict=False)):
+    for number, (size, right) in enumerate(zip(sizes, expected, strict=False)):
         if size < 1 or (right is not None and size != right):
             hint = "" if number else ", as many as the cat file beside it has"
-            expected = "at least 1" if right is None else f"{right}{hint}"
-            raise reader.wrong(8 + 4 * number, f"dimension {number + 1} is {size}; wanted {expected}")
+            size_here = "at least 1" if right is None else f"{right}{hint}"
+            raise reader.wrong(8 + 4 * number, f"dimension {number + 1} is {size}; expected {size_here}")
     return 8 + 4 * written, sizes[:dimensions]
 
 
@@ -198,8 +198,8 @@ def check_writable(split: Split) -> None:
     if split.images.shape[1:] != (2, SIDE, SIDE) or len(split) == 0:
         raise DataError(f"images are {list(split.images.shape)}; smallNORB's format holds [N, 2, {SIDE}, {SIDE}]")
     if int(split.labels.min()) < 0 or int(split.labels.max()) >= len(CLASSES):
-        raise DataError(f"labels reach from {int(split.labels.min())} to {int(split.labels.max())}; wanted 0 to 4")
+        raise DataError(f"labels reach from {int(split.labels.min())} to {int(split.labels.max())}; expected 0 to 4")
     for column, (name, values) in zip(factor_table(split).unbind(1), FACTORS.items(), strict=True):
         bad = column[~torch.isin(column, torch.tensor((-1, *values)))]
         if len(bad):
-            raise DataError(f"{name} {int(bad[0])} has no place in smallNORB's format: wanted {list(values)} or -1")
+            raise DataError(f"{name} {int(bad[0])} has no place in smallNORB's format: expected {list(values)} or -1")

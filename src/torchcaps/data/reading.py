@@ -66,9 +66,9 @@ class Reader:
         self.check_room(count, what)
         end = self.offset + count
         while self.offset < end:
-            wanted = min(piece, end - self.offset)
-            part = self.some(wanted)
-            if len(part) < wanted:
+            expected = min(piece, end - self.offset)
+            part = self.some(expected)
+            if len(part) < expected:
                 raise self.wrong(self.offset, f"the file ends within {what}, which should reach to byte {end}")
             yield part
 
@@ -114,7 +114,7 @@ def find_file(folder: Path, name: str) -> Path | None:
     return next((folder / spelling for spelling in spellings(name) if (folder / spelling).is_file()), None)
 
 
-def wanted_file(folder: Path, name: str) -> Path:
+def required_file(folder: Path, name: str) -> Path:
     """The same, where it has to be there."""
     path = find_file(folder, name)
     if path is None:

@@ -39,7 +39,7 @@ def contact_sheet(
     from PIL import Image, ImageDraw, ImageFont
 
     if per_class < 1:
-        raise ValueError(f"per_class is {per_class}, wanted at least 1")
+        raise ValueError(f"per_class is {per_class}, expected at least 1")
     font = ImageFont.load_default(LABEL_SIZE)
     names = [_fitting(name, font) for name in classes]
     height, width = split.images.shape[2:]

@@ -49,14 +49,14 @@ def viewpoint_splits(
     Validation comes from the training images, so it has familiar viewpoints only.
     """
     if factor not in ("azimuth", "elevation"):
-        raise ValueError(f"factor is {factor!r}, wanted 'azimuth' or 'elevation'")
+        raise ValueError(f"factor is {factor!r}, expected 'azimuth' or 'elevation'")
     familiar = _familiar_viewpoints(data.train, factor)  # [K]
     seen = torch.isin(data.train.factor(factor), familiar)  # [N]
     tested = torch.isin(data.test.factor(factor), familiar)  # [M]
     needed = {"training images of familiar": seen, "test images of familiar": tested, "test images of novel": ~tested}
     for what, mask in needed.items():
         if not mask.any():
-            raise DataError(f"{data.name} has no {what} {factor}s: wanted {familiar.tolist()} as the familiar ones")
+            raise DataError(f"{data.name} has no {what} {factor}s: expected {familiar.tolist()} as the familiar ones")
     train, held, how = _validation(data.train.take(_where(seen)), None, validation, fraction, seed)
     return ViewpointSplits(
         data.classes,
@@ -99,7 +99,7 @@ def instance_holdout(labels: Tensor, instances: Tensor, fraction: float, seed: i
 def _hold_out(groups: list[Tensor], fraction: float, seed: int) -> list[Tensor]:
     """The fraction of each group, at random; with the next seed others, until all had their turn: cross-validation."""
     if not 0 < fraction < 1:
-        raise ValueError(f"fraction is {fraction}, wanted a number between 0 and 1")
+        raise ValueError(f"fraction is {fraction}, expected a number between 0 and 1")
     counts = [_held_count(len(group), fraction) for group in groups]
     turns = min((len(group) // count for group, count in zip(groups, counts, strict=True) if count), default=1)
     shuffle, turn = divmod(seed, turns)
@@ -113,7 +113,7 @@ def _validation(
 ) -> tuple[Split, Split | None, str]:
     """Training split, validation split, and how it was made."""
     if validation not in ("auto", "instance", "stratified", "none"):
-        raise ValueError(f"validation is {validation!r}, wanted 'auto', 'instance', 'stratified' or 'none'")
+        raise ValueError(f"validation is {validation!r}, expected 'auto', 'instance', 'stratified' or 'none'")
     if validation == "none":
         return (split if own is None else _joined(split, own)), None, "no validation: training on everything"
     if validation == "auto" and own is not None:
@@ -151,7 +151,7 @@ def _familiar_viewpoints(split: Split, factor: ViewpointFactor) -> Tensor:
     if factor == "elevation":
         return torch.tensor(values[:FAMILIAR_ELEVATIONS])
     if any(value % 2 or value > 34 for value in values):
-        raise DataError(f"azimuths are {values}, wanted smallNORB's even numbers 0 to 34 (tens of degrees)")
+        raise DataError(f"azimuths are {values}, expected smallNORB's even numbers 0 to 34 (tens of degrees)")
     return torch.tensor(FAMILIAR_AZIMUTHS)
 
 

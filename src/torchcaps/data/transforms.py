@@ -13,8 +13,8 @@ from torch.nn import functional as F
 
 from torchcaps.data.types import Split
 
-# Below this deviation (of pixels in [0, 1]) an image counts as constant: more than rounding gives, and less than a
-# single pixel that differs by half a grey level gives in an image of a million.
+# Below this standard deviation (of pixels in [0, 1]) an image counts as constant: more than rounding gives, and less
+# than a single pixel that differs by half a grey level gives in an image of a million.
 CONSTANT = 1e-6
 
 
@@ -51,7 +51,7 @@ def flip(images: Tensor, mirrored: Tensor) -> Tensor:
 
 
 def warp(images: Tensor, matrix: Tensor) -> Tensor:
-    """Deform images ``[B, C, H, W]`` about their middle; beyond their edges they go on as there.
+    """Deform images ``[B, C, H, W]`` about their middle; beyond their edges the border pixels are repeated.
 
     ``matrix [B, 2, 2]`` leads from a place (right, down) in the new image to one in the old, between whose pixels is
     interpolated, in float32. What comes out has the type of what came in.
@@ -83,7 +83,7 @@ def jitter(images: Tensor, brightness: Tensor, contrast: Tensor) -> Tensor:
 
 
 def standardise(images: Tensor) -> Tensor:
-    """Zero mean and unit deviation for each image, over all its channels and pixels; zeros for a constant image."""
+    """Zero mean and unit standard deviation for each image, over all channels; zeros for a constant image."""
     centred = images - image_mean(images)
     deviation = image_mean(centred * centred).sqrt_()  # [B, 1, 1, 1]
     # Dividing by infinity makes the zeros without a pass over the pixels.
@@ -91,12 +91,12 @@ def standardise(images: Tensor) -> Tensor:
 
 
 def standardise_channels(images: Tensor) -> Tensor:
-    """Zero mean and unit deviation for each channel of each image by itself; zeros for a constant channel."""
+    """Zero mean and unit standard deviation for each channel of each image by itself; zeros for a constant channel."""
     return standardise(images.flatten(0, 1).unsqueeze(1)).view(images.shape)  # each channel an image of its own
 
 
 def standardise_by(images: Tensor, mean: tuple[float, ...], deviation: tuple[float, ...]) -> Tensor:
-    """Subtract a mean and divide by a deviation, one of each for every channel."""
+    """Subtract a mean and divide by a standard deviation, one of each for every channel."""
     if len(mean) != images.shape[1] or len(deviation) != images.shape[1]:
         raise ValueError(f"statistics of {len(mean)} channels for images of {images.shape[1]}")
     shape = (1, -1, 1, 1)
@@ -148,7 +148,7 @@ def resize_split(split: Split, size: int, *, chunk: int = 1024) -> Split:
 
 
 def channel_statistics(split: Split, *, chunk: int = 4096) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation of every channel over all images, of pixels in [0, 1]; counted in integers, hence exact."""
+    """Mean and standard deviation of every channel over all images, pixels in [0, 1]; exact, from integer counts."""
     channels = split.images.shape[1]
     levels = torch.arange(256, dtype=torch.float64) / 255
     counts = torch.zeros(channels, 256, dtype=torch.int64)

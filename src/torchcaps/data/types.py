@@ -25,10 +25,10 @@ class Split:
     def __post_init__(self) -> None:
         count = len(self.images)
         if self.images.dim() != 4 or self.images.dtype != torch.uint8:
-            raise ValueError(f"images are {self.images.dtype} {list(self.images.shape)}, wanted uint8 [N, C, H, W]")
+            raise ValueError(f"images are {self.images.dtype} {list(self.images.shape)}, expected uint8 [N, C, H, W]")
         for name, values in {"labels": self.labels, **self.factors}.items():
             if values.shape != (count,) or values.dtype != torch.int64:
-                raise ValueError(f"{name} are {values.dtype} {list(values.shape)}, wanted int64 [{count}]")
+                raise ValueError(f"{name} are {values.dtype} {list(values.shape)}, expected int64 [{count}]")
 
     def __len__(self) -> int:
         return len(self.images)

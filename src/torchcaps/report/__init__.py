@@ -1,4 +1,4 @@
-"""The page that a training run ends with; and tables for the docs, made by commands."""
+"""The page that a training run ends with."""
 
 from torchcaps.report.page import write_report
 

@@ -1,4 +1,4 @@
-"""What the class capsules know: reconstructions, and the dimensions of a pose."""
+"""The class capsules: reconstructions, and the dimensions of a pose."""
 
 import torch
 from torch import Tensor
@@ -12,21 +12,21 @@ from torchcaps.types import POSE_SIZE
 
 CLASSES, PER_CLASS = 10, 6
 SPREAD_IMAGES = 100  # of a class, enough to know how its poses vary
-STEPS = (-3, -2, -1, 0, 1, 2, 3)  # in deviations
+STEPS = (-3, -2, -1, 0, 1, 2, 3)  # in standard deviations
 
 
 def reconstructions(subject: Subject) -> Section:
     """Some test images of each class, and under them what the decoder makes of their capsules."""
     names = subject.evaluation.classes
     shown = shown_classes(subject.evaluation, CLASSES)
-    says = "Test images above, and below them the decoder's images from the capsule of the class that won. "
+    says = "Test images, and below each the decoder's image of it, made from the capsule of the predicted class. "
     if len(shown) < len(names):
         says += f"{len(shown)} of {len(names)} classes are shown. "
     groups = [_group(subject, label) for label in shown]
     return section(
         "reconstructions",
         "Reconstructions",
-        lead(says, "Wrong answers are named.", subject.note),
+        lead(says, "Wrong predictions are named.", subject.note),
         tag("div", *groups, class_="groups"),
     )
 
@@ -56,7 +56,7 @@ def pose_dimensions(subject: Subject) -> Section:
         return section(
             "poses",
             "Pose dimensions",
-            lead("One test image of a class does not tell how far its poses vary, so none was varied."),
+            lead("No class has two test images, so there is no standard deviation to vary a pose by."),
         )
     output, target = subject.poses(torch.tensor([index]))
     varied = vary(output.pose[0], label, spread)  # [16, steps, classes, 16]
@@ -80,9 +80,9 @@ def pose_dimensions(subject: Subject) -> Section:
         "poses",
         "Pose dimensions",
         lead(
-            f"The reconstruction of one {name}, as each of the 16 numbers of its capsule's pose is changed alone: from "
-            f"{abs(STEPS[0])} deviations {SIGMA} below its value to {STEPS[-1]} above, {SIGMA} being its deviation "
-            "over test images of that class. The bars say how much the picture changes.",
+            f"The reconstruction of one test image ({name}), with each of the 16 numbers of its pose varied alone: "
+            f"from {abs(STEPS[0])} standard deviations {SIGMA} below its value to {STEPS[-1]} above ({SIGMA} is taken "
+            "over test images of that class). The bars show how much the image changes.",
             subject.note,
         ),
         original,
@@ -99,7 +99,7 @@ def vary(pose: Tensor, label: int, spread: Tensor) -> Tensor:
 
 
 def _spread(subject: Subject, label: int) -> Tensor | None:
-    """Deviations of the 16 numbers over test images of a class, where there are several."""
+    """Standard deviations of the 16 numbers over test images of a class, where there are several."""
     index = of_class(subject.evaluation, label, SPREAD_IMAGES)
     if len(index) < 2:
         return None
@@ -114,7 +114,7 @@ def _scale(style: str) -> Html:
 
 
 def _row(number: int, images: Tensor, spread: float, change: float, most: float) -> Html:
-    title = f"dimension {number + 1}, {SIGMA} = {short(spread)}, mean change of a pixel {short(change)}"
+    title = f"dimension {number + 1}, {SIGMA} = {short(spread)}, mean change per pixel {short(change)}"
     share = change / most if most > 0 else 0.0
     bar = tag("span", tag("i", style=f"width:{100 * share:.0f}%"), class_="bar")
     return tag("div", tag("b", str(number + 1)), picture(strip(images), title), bar, class_="dimension", title=title)

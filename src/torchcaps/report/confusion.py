@@ -1,4 +1,4 @@
-"""Which classes are taken for which."""
+"""The confusion matrix."""
 
 import torch
 from torch import Tensor
@@ -15,10 +15,10 @@ RIGHT, WRONG = (47, 95, 208), (208, 72, 47)
 
 
 def confusion(evaluation: Evaluation) -> Section:
-    """The matrix, and beside it the confusions that are most common."""
+    """The matrix, and beside it the most common confusions."""
     matrix = evaluation.confusion  # [true, predicted]
     classes = evaluation.classes
-    says = "A row for each class: how its test images were classified. Right answers lie on the diagonal."
+    says = "One row per true class: how its test images were classified. Correct predictions are on the diagonal."
     if len(classes) <= MOST_CLASSES:
         figure = tag("figure", scroll_box("confusion matrix", _table(matrix, classes)), class_="matrix")
     else:
@@ -37,11 +37,11 @@ def row_shares(matrix: Tensor) -> Tensor:
 def _table(matrix: Tensor, classes: tuple[str, ...]) -> Html:
     upright = "upright" if len(classes) > UPRIGHT or max(map(len, classes)) > 12 else ""
     names = [tag("th", tag("span", name), scope="col", title=name) for name in classes]
-    head = tag("tr", tag("th", "true \\ said", class_="corner"), *names)
+    head = tag("tr", tag("th", "true \\ predicted", class_="corner"), *names)
     rows = []
     for label, shares in enumerate(row_shares(matrix).tolist()):
         cells = [
-            _cell(int(matrix[label, said]), share, label == said, f"{classes[label]} taken for {classes[said]}")
+            _cell(int(matrix[label, said]), share, label == said, f"{classes[label]} classified as {classes[said]}")
             for said, share in enumerate(shares)
         ]
         name = tag("th", tag("span", classes[label]), scope="row", title=classes[label])
@@ -77,7 +77,7 @@ def _pairs(matrix: Tensor, classes: tuple[str, ...]) -> Html:
         if number
     ]
     if not rows:
-        return tag("p", "No test image was taken for another class.")
+        return tag("p", "Every test image was classified correctly.")
     return tag("div", tag("h3", "Most common confusions"), tag("ol", *rows, class_="ranking"))
 
 

@@ -15,17 +15,17 @@ def losses(run: Run) -> Section:
     title = "Losses"
     output, reconstruction = run.course("output_loss"), run.course("reconstruction_loss")
     if not output and not reconstruction:
-        return section("losses", title, lead("metrics.csv holds no losses, so there are no curves."))
+        return section("losses", title, lead("There are no curves: metrics.csv holds no losses."))
     charts = []
     if output:
         charts.append(line_chart("Output loss", [_series(run, "output_loss", "a")], is_share=False))
     if reconstruction:
         charts.append(line_chart("Reconstruction loss", [_series(run, "reconstruction_loss", "b")], is_share=False))
-    says = ["On the training images. "]
+    says = ["Losses on the training images. "]
     if len({margin for _, margin in run.course("margin")}) > 1:
-        says.append("The output loss can rise while the spread loss's margin grows. ")
+        says.append("The output loss can rise while the margin of the spread loss grows. ")
     if not reconstruction:
-        says.append("Without a decoder there is no reconstruction loss.")
+        says.append("There is no decoder, hence no reconstruction loss.")
     return section("losses", title, lead(*says), tag("div", *charts, class_="charts"))
 
 
@@ -43,8 +43,8 @@ def errors(run: Run, evaluation: Evaluation) -> Section:
     if len(evaluation.classes) <= MOST_BARS:
         figures.append(_class_bars(evaluation))
     which = {
-        "best": "the weights of the epoch with the lowest validation error",
-        "mean": "the mean of the weights over the last epochs, as the last validation images were",
+        "best": "the weights from the epoch with the lowest validation error",
+        "mean": "the mean of the weights over the last epochs (so were the validation images after the last epoch)",
     }
     chosen = which.get(str(run.result.get("weights")), "the weights of the last epoch")
     says = [f"The test images were evaluated once, with {chosen}."]

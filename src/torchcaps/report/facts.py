@@ -1,4 +1,4 @@
-"""What was trained, on what, how and where."""
+"""What was trained, on what data, how and where."""
 
 import json
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The test images of which the network was surest, and wrong."""
+"""The wrong predictions with the highest activations."""
 
 import math
 
@@ -14,7 +14,7 @@ def mistakes(subject: Subject) -> Section:
     """By the activation of the wrong class, highest first."""
     evaluation = subject.evaluation
     if not evaluation.wrong:
-        return section("mistakes", "Worst mistakes", lead("There are none: every test image was classified right."))
+        return section("mistakes", "Worst mistakes", lead("None: every test image was classified correctly."))
     activation = evaluation.activation.nan_to_num().amax(1)  # [N]
     wrong = (evaluation.predicted != evaluation.label).nonzero().squeeze(1)  # [wrong]
     worst = wrong[activation[wrong].argsort(descending=True, stable=True)[:MOST]]
@@ -26,15 +26,15 @@ def mistakes(subject: Subject) -> Section:
         cards.append(
             tag(
                 "li",
-                picture(image, f"test image {index}: {true}, taken for {taken}"),
-                _line("said", taken, float(values[said]), "mistaken"),
+                picture(image, f"test image {index}: {true}, classified as {taken}"),
+                _line("predicted", taken, float(values[said]), "mistaken"),
                 _line("true", true, float(values[label]), ""),
                 title=f"test image {index}",
             )
         )
     shown = f"The {len(cards)} of " if len(cards) < evaluation.wrong else "The "
     says = (
-        f"{shown}{count(evaluation.wrong, 'wrong answer')} with the highest activation, beside that of the true class."
+        f"{shown}{count(evaluation.wrong, 'wrong prediction')} with the highest activation, and that of the true class."
     )
     return section("mistakes", "Worst mistakes", lead(says, subject.note), tag("ul", *cards, class_="mistakes"))
 

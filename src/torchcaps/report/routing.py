@@ -1,4 +1,4 @@
-"""Where the votes for the winning class came from."""
+"""Where the votes for the predicted class came from."""
 
 from itertools import zip_longest
 
@@ -25,8 +25,8 @@ def routing(subject: Subject) -> Section:
         "routing",
         "Routing",
         lead(
-            "Where the winning class capsule's votes came from, followed back through the routing layers: first on the "
-            "coarse map below the class capsules, at last on that of the first capsules. Bright is much. ",
+            "Where the votes for the predicted class came from, traced back through the routing layers: from the "
+            "coarse map below the class capsules to the fine map of the primary capsules. Bright means many votes. ",
             subject.note,
         ),
         tag("div", *cards, class_="routes"),

@@ -46,9 +46,9 @@ class Subject(NamedTuple):
 
     @property
     def note(self) -> str:
-        """What must be said of images that cannot be shown whole."""
+        """A note on images that cannot be shown whole."""
         channels = self.test.images.shape[1]
-        return "" if channels in (1, 3) else f" Of the {channels} channels of an image the first is shown."
+        return "" if channels in (1, 3) else f" Only the first of an image's {channels} channels is shown."
 
 
 def of_class(evaluation: Evaluation, label: int, most: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""A loss or a weight that is not finite ends a run: with where it came from, before it reaches a checkpoint."""
+"""Training that diverged (NaN or infinity) is stopped, with where it began, before it reaches a checkpoint."""
 
 import math
 from typing import Any, NamedTuple
@@ -12,10 +12,10 @@ from torchcaps.train.batch_norm import own_batch_norm
 
 
 class NotFiniteError(UserError):
-    """Training has left the numbers that float32 has."""
+    """Training diverged (NaN or infinity)."""
 
 
-ADVICE = "no checkpoint has it; a lower --rate is the usual cure, then start again"
+ADVICE = "training diverged, and the checkpoints are from before: start again with a lower --rate"
 
 
 class Place(NamedTuple):
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 
 def not_finite(losses: dict[str, float], network: nn.Module, image: Tensor) -> tuple[str, str] | None:
-    """Which loss is not finite, and what was the first to be so."""
+    """Which loss is not finite, and what was so first."""
     for name, value in losses.items():
         if not math.isfinite(value):
             return f"the {name.replace('_', ' ')} is {value}", _first_culprit(network, image)
@@ -57,7 +57,7 @@ def _all_finite(values: Any) -> bool:
 
 @torch.no_grad()
 def _first_culprit(network: nn.Module, image: Tensor) -> str:
-    """What was the first to go wrong: the input, a weight, or a layer's output when the batch is run again."""
+    """What went wrong first: the input, a weight, or a layer's output when the batch is run again."""
     if not image.isfinite().all():
         return "the images themselves are not finite"
     if weight := _bad_weight(network):
@@ -67,7 +67,7 @@ def _first_culprit(network: nn.Module, image: Tensor) -> str:
     def watch(name: str) -> Any:
         def hook(module: nn.Module, inputs: Any, output: Any) -> None:
             if _all_finite(inputs) and not _all_finite(output):
-                found.append(f"layer {name} ({type(module).__name__}) is the first with such an output")
+                found.append(f"layer {name} ({type(module).__name__}) is the first whose output is not finite")
 
         return hook
 
@@ -83,4 +83,4 @@ def _first_culprit(network: nn.Module, image: Tensor) -> str:
     finally:
         for handle in handles:
             handle.remove()
-    return found[0] if found else "every layer's output is finite, so it comes from the loss itself or the decoder"
+    return found[0] if found else "every layer's output is finite, so it came from the loss or the decoder"

@@ -80,7 +80,7 @@ def follow(
     console: Console,
     resume: bool = False,
 ) -> Metrics:
-    """Train a classifier as a recipe says; with ``resume`` go on from the folder's last checkpoint.
+    """Train a classifier as a recipe says; with ``resume`` continue from the folder's last checkpoint.
 
     In the end the classifier has the recipe's choice of weights: the last, their mean over the last epochs, or those
     best on validation.
@@ -93,9 +93,8 @@ def follow(
     checkpoint = folder / LAST if resume else None
     step = 0 if checkpoint is None else check_checkpoint(checkpoint, module, training)
     validate = None
-    if validation is not None and len(
-        validation
-    ):  # each process takes its part; all of it where there is not an image for each
+    if validation is not None and len(validation):
+        # each process takes its part; all of it where there is not an image for each
         parts = resources.processes if resources.processes <= len(validation) else 1
         part = validation.take(torch.arange(rank() % parts, len(validation), parts))
         validate = partial(evaluate, [classifier], classifier.prepare(part))

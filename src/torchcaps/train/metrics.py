@@ -83,12 +83,14 @@ class Metrics(Callback):
             self.validation_error = total["wrong"] / total["images"]
         self._write_row(trainer, pl_module, self.validation_error)
         self._epoch_is_over = True
+        if trainer.logger is not None:
+            trainer.logger.save()  # on the disk, whatever happens next
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.seconds, self._clock = self._elapsed(), time.perf_counter()
 
     def so_far(self) -> str:
-        """The epoch at hand in words, from its rows up to now."""
+        """The current epoch in words."""
         images = self._epoch["images"]
         if not images:
             return ""

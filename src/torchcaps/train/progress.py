@@ -11,7 +11,7 @@ from torchcaps.train.metrics import Metrics
 
 
 class ProgressLine(Callback):
-    """Steps done, loss, training and validation error, images a second and time left."""
+    """Steps done, loss, training and validation error, images per second and time left."""
 
     def __init__(self, metrics: Metrics, console: Console) -> None:
         self.metrics, self.console = metrics, console

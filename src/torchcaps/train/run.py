@@ -48,7 +48,7 @@ def train(
     console: Console | None = None,
     test: bool = True,
 ) -> Finished | None:
-    """Follow a recipe to its end, in a new run folder; or with ``resume`` go on in the folder of a run that began.
+    """Follow a recipe to its end, in a new run folder; or with ``resume`` continue in the folder of an interrupted run.
 
     Of several processes the first one returns what the run leaves, the others nothing. Without ``test`` the test split
     is left alone: there is no test error.
@@ -91,7 +91,7 @@ def _train_in(
     say(f"run folder: {folder}")
     has_checkpoint = (folder / run_folder.LAST).is_file()
     if resume and not has_checkpoint:
-        say("no checkpoint there yet: starting from the beginning")
+        say("no checkpoint yet: starting from the beginning")
     metrics = follow(
         recipe,
         classifier,

@@ -27,7 +27,7 @@ Images = NDArray[np.uint8]
 def read_images(path: Path, shape: tuple[int, ...]) -> Images | None:
     """The pictures of a file, memory-mapped; None where there is none, or it is not whole."""
     try:
-        # Copy on write: torch wants memory it could write to, and the file must stay as it is.
+        # Copy on write: torch needs memory that it could write to, and the file must stay as it is.
         images: Images = np.load(path, mmap_mode="c", allow_pickle=False)
         with path.open("rb") as file:
             file.seek(-4, os.SEEK_END)
@@ -40,7 +40,7 @@ def read_images(path: Path, shape: tuple[int, ...]) -> Images | None:
 
 
 def write_images(path: Path, images: Images) -> None:
-    """Write pictures, and behind them a checksum of four bytes, which ``np.load`` does not mind."""
+    """Write pictures, and after them a checksum of four bytes, which ``np.load`` does not mind."""
     with whole_file(path) as file:
         np.save(file, images)
         file.write(zlib.crc32(images.data).to_bytes(4, "little"))
@@ -105,11 +105,11 @@ def load_turntable(
     """
     count = FULL if pairs == "full" else pairs
     if not isinstance(count, int) or not 1 <= count <= FULL:
-        raise DataError(f"turntable: pairs={pairs!r}, wanted 1 to {FULL} or 'full'")
+        raise DataError(f"turntable: pairs={pairs!r}, expected 1 to {FULL} or 'full'")
     if camera not in _CHANNELS:
-        raise DataError(f"turntable: camera={camera!r}, wanted one of {', '.join(_CHANNELS)}")
+        raise DataError(f"turntable: camera={camera!r}, expected one of {', '.join(_CHANNELS)}")
     if seed < 0:
-        raise DataError(f"turntable: seed={seed}, wanted 0 or more")
+        raise DataError(f"turntable: seed={seed}, expected 0 or more")
     folder = cache_folder() / "turntable" if folder is None else Path(folder)
     plans = {name: plan_split(name, count, seed) for name in ("train", "test")}
     splits = {}
