@@ -15,6 +15,7 @@ from torch.nn.functional import mse_loss
 
 from support import tiny_hybrid
 from torchcaps.classifier import load
+from torchcaps.cli.train import report_on
 from torchcaps.data import BatchLoader, Pipeline
 from torchcaps.errors import UserError
 from torchcaps.runs.folder import locked
@@ -117,7 +118,6 @@ def test_folder(whole: Path) -> None:
         "metrics.csv",
         "model.json",
         "model.safetensors",
-        "report.html",
         "result.json",
         "run.json",
     ]
@@ -168,7 +168,7 @@ def test_a_run_is_found_again_from_another_folder(
 ) -> None:
     monkeypatch.chdir(images.parent)
     train(recipe.with_fields(data=images.name, epochs=1), output=tmp_path / "run")
-    assert read_recipe(tmp_path / "run").data == str(images)
+    assert read_recipe(tmp_path / "run").data.data == str(images)
 
 
 def test_no_decoder_and_no_spread_loss_leave_columns_empty(recipe: Recipe) -> None:
@@ -307,7 +307,7 @@ def test_quiet_and_plain_without_a_terminal(recipe: Recipe, capfd: pytest.Captur
     for word in ("loss", "training error", "validation error", "images/s", "s left"):
         assert word in lines[4]
     assert re.fullmatch(r"test error: \d+\.\d\d %", lines[-1])
-    assert len(lines) == 7  # data, folder, three epochs, report, error: nothing of Lightning's
+    assert len(lines) == 6  # data, folder, three epochs, error: nothing of Lightning's
 
 
 def test_bar_on_a_terminal(recipe: Recipe) -> None:
@@ -321,7 +321,16 @@ def test_bar_on_a_terminal(recipe: Recipe) -> None:
     assert f"loss {loss:.3f}, training error {100 * wrong:.1f} %" in bar
     assert f"validation error {100 * (last['validation_error'] or 0):.1f} %" in bar  # of the last epoch too
     assert screen.getvalue().count("\x1b[?25l") == screen.getvalue().count("\x1b[?25h") == 1  # the cursor is back
-    assert re.fullmatch(r"test error: \d+\.\d\d %", screen.getvalue().splitlines()[-1])
+    assert re.search(r"test error: \d+\.\d\d %$", screen.getvalue().splitlines()[-1])
+
+
+def test_report_of_a_run(recipe: Recipe, capsys: pytest.CaptureFixture[str]) -> None:
+    finished = train(recipe.with_fields(epochs=1), output=RUN)
+    capsys.readouterr()
+    report_on(finished)
+    assert capsys.readouterr().out == f"report: {RUN / 'report.html'}\n"
+    assert "test error" in (RUN / "report.html").read_text()
+    report_on(None)  # of another process than the first
 
 
 def test_bar_gives_the_cursor_back_when_a_run_fails(recipe: Recipe) -> None:

@@ -86,7 +86,7 @@ def run(call: Call) -> None:
 def list_all(call: Call) -> None:
     """Every set with its size and where it was found; then terms and homepages, which are too long for a table."""
     console = Console(highlight=False)
-    rows = []
+    rows: list[list[str | Text]] = []
     for source in SOURCES.values():
         found = next((str(place) for place in candidates(source, call.root) if not source.missing(place)), "not found")
         images = " + ".join(f"{count:,}" for count in source.counts)
