@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from torchcaps.data import ImageSet, Split, Splits
-from torchcaps.errors import OptionError
+from torchcaps.errors import UserError
 from torchcaps.train import Recipe, train
 from torchcaps.train import recipe as named_recipe
 from torchcaps.train.assemble import load_data, spread_indices, with_fewer
@@ -102,7 +102,7 @@ def test_each_camera_in_training_and_the_left_in_the_rest(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("images", [-1, 0, 49])
 def test_fewer_than_a_batch(images: int) -> None:
-    with pytest.raises(OptionError, match=f"images is {images}, fewer than a batch: expected at least batch_size, 50"):
+    with pytest.raises(UserError, match=f"images is {images}, fewer than a batch: expected at least batch_size, 50"):
         named_recipe("mnist-frem", images=images)
 
 
