@@ -1,5 +1,6 @@
 """What stands in for training, and for its results."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +60,14 @@ class Trainings:
 
 def recipe_json(name: str, budget: str = "short", **changes: Any) -> dict[str, Any]:
     """The recipe that a job of a budget has, or else that of a name, with changes."""
-    jobs = Experiments(BUDGETS.get(budget, BUDGETS["short"])).jobs("all")
-    recipes = {job.name: job.recipe for job in jobs if not isinstance(job, Times)}
-    return recipe_values((recipes.get(name) or recipe("smallnorb-frem")).with_fields(**changes))
+    found = recipes_of(budget if budget in BUDGETS else "short")
+    return recipe_values((found.get(name) or recipe("smallnorb-frem")).with_fields(**changes))
+
+
+@cache
+def recipes_of(budget: str) -> dict[str, Recipe]:
+    jobs = Experiments(BUDGETS[budget]).jobs("all")
+    return {job.name: job.recipe for job in jobs if not isinstance(job, Times)}
 
 
 def result_values(name: str, error: float | None, budget: str = "short", **changes: Any) -> dict[str, Any]:

@@ -426,14 +426,6 @@ def reconstruction_loss(image: Array, target: Array, weight: float = 0.0005) -> 
     return float(weight * total / batch)
 
 
-def spread_margin(step: int, steps_per_epoch: int, epochs: float, start: float = 0.2, end: float = 0.9) -> float:
-    """Margin of the spread loss: linear in the step, `start` at step 0, `end` from min(5, 0.3 epochs) epochs on."""
-    rise = min(5.0, 0.3 * epochs) * steps_per_epoch
-    if step >= rise:
-        return end
-    return start + (end - start) * step / rise
-
-
 # ---------------------------------------------------------------------------------------------------------------------
 # capsule convolution
 

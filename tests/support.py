@@ -1,6 +1,7 @@
 """What tests share: random capsules, random parameters, layers by the oracle, a number of threads."""
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import nn
 
 import oracle
 from torchcaps import Capsules
+from torchcaps.functional import list_routings, routing_method
 from torchcaps.models import HybridNetwork, Stage
 from torchcaps.nn import CapsuleConv2d
 
@@ -33,6 +35,15 @@ def randomised(module: nn.Module, *, std: float = 0.5, seed: int = 1) -> Any:
         for parameter in module.double().parameters():
             parameter.copy_(std * torch.randn(parameter.shape, dtype=torch.float64, generator=generator))
     return module
+
+
+def method_options(*names: str, **choices: Sequence[Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Each of these methods (or all of the registry) with every combination of those choices that it has."""
+    found = []
+    for name in names or list_routings():
+        own = {option: values for option, values in choices.items() if option in routing_method(name).options}
+        found += [(name, dict(zip(own, values, strict=True))) for values in itertools.product(*own.values())]
+    return found
 
 
 def oracle_route(

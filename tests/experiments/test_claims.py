@@ -24,7 +24,7 @@ def verdicts(changes: dict[str, dict[str, Any]] | None = None, **errors: float |
     for cell in runs.cells("claims"):
         key = cell.job.name.removeprefix("ablation-").replace("-", "_").replace(".", "_")
         if key in errors:
-            recipe = recipe_values(cell.job.recipe) | (changes or {}).get(key, {})
+            recipe = recipe_values(cell.job.recipe.with_fields(**(changes or {}).get(key, {})))
             found[cell.job.name] = parse(result_values(key, errors[key], recipe=recipe, test_images=10000))
     return [claim.verdict(found) for claim in claims(runs)]
 

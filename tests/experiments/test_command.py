@@ -25,7 +25,7 @@ def complaint(capsys: Capture, *arguments: str) -> str:
 def test_neither_target_nor_report(capsys: Capture) -> None:
     err = complaint(capsys)
     targets = "table1, table2, table3, losses, reconstructions, claims, objects, viewpoints, trials, all"
-    assert f"wants one of {targets}, or --report" in err
+    assert f"expects one of {targets}, or --report" in err
 
 
 def test_unknown_target(capsys: Capture) -> None:
@@ -39,13 +39,13 @@ def test_only_without_a_run(capsys: Capture) -> None:
 
 
 def test_only_with_nothing(capsys: Capture) -> None:
-    assert "--only wants names or parts of names; there are smallnorb-frms, " in complaint(capsys, "table1", "--only")
+    assert "--only expects names or parts of names; there are smallnorb-frms, " in complaint(capsys, "table1", "--only")
 
 
 @pytest.mark.parametrize("options", [["--list"], ["--again"], ["--only", "frem"], ["--only"], ["--budget", "full"]])
 def test_options_without_a_target(capsys: Capture, options: list[str]) -> None:
     for report in ([], ["--report"]):
-        assert f"{options[0]} wants one of table1, table2, " in complaint(capsys, *report, *options)
+        assert f"{options[0]} expects one of table1, table2, " in complaint(capsys, *report, *options)
     assert not Path("docs").exists()
 
 

@@ -134,7 +134,16 @@ def test_losses(batch: int, classes: int, seed: int, margin: float) -> None:
     assert F.reconstruction_loss(image, target).item() == pytest.approx(expected)
 
 
-@given(step=st.integers(0, 500), epochs=st.sampled_from([1, 2, 10, 50]))
-def test_spread_margin(step: int, epochs: int) -> None:
-    ours = F.spread_margin(step, steps_per_epoch=20, epochs=epochs)
-    assert ours == pytest.approx(oracle.spread_margin(step, 20, epochs))
+@pytest.mark.parametrize(
+    ("epochs", "margins"),
+    [  # by hand, for 20 steps per epoch: from 0.2 at step 0 to 0.9 after 5 epochs, or 0.3 of all if those are fewer
+        (50, {0: 0.2, 1: 0.207, 50: 0.55, 99: 0.893, 100: 0.9, 101: 0.9, 999: 0.9}),
+        (17, {0: 0.2, 50: 0.55, 100: 0.9}),
+        (10, {0: 0.2, 15: 0.375, 30: 0.55, 60: 0.9, 199: 0.9}),
+        (1, {0: 0.2, 3: 0.55, 6: 0.9, 19: 0.9}),
+    ],
+)
+def test_spread_margin(epochs: int, margins: dict[int, float]) -> None:
+    assert {step: F.spread_margin(step, steps_per_epoch=20, epochs=epochs) for step in margins} == pytest.approx(
+        margins
+    )

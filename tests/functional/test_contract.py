@@ -1,15 +1,22 @@
-"""Names, options, shapes: what a wrong call is told, and what a user's own objects may be."""
+"""The contract of routing for every registered method; what a wrong call is told; what a user's own objects may be."""
 
 import pytest
 import torch
 from torch import Tensor
 from torch.testing import assert_close
 
+from routing_contract import RoutingContract, random_field, route
 from torchcaps import functional as F
 from torchcaps.functional.registry import register_routing
 from torchcaps.types import Clusters, Routed
 
-VOTES, ACTIVATION = torch.randn(4, 3, 16), torch.rand(4)
+VOTES, ACTIVATION = random_field(4, 3, 16, dtype=torch.float32)
+
+
+class TestEveryMethod(RoutingContract):
+    @pytest.fixture(params=F.list_routings())
+    def name(self, request: pytest.FixtureRequest) -> str:
+        return request.param
 
 
 class Triangle:
@@ -62,28 +69,30 @@ def test_a_clipped_kernel_ends_at_one_whatever_it_computes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "options", "error", "message"),
+    ("option", "value", "error", "message"),
     [
-        ((VOTES[0], ACTIVATION), {}, ValueError, r"votes have shape \[3, 16\].*\[\.\.\., I, J, D\]"),
-        ((VOTES, ACTIVATION[:2]), {}, ValueError, r"activation has shape \[2\], expected \[4\]"),
-        ((VOTES.int(), ACTIVATION), {}, TypeError, "votes are torch.int32"),
-        ((VOTES, ACTIVATION.double()), {}, TypeError, "activation is torch.float64"),
-        ((VOTES[:0], ACTIVATION[:0]), {}, ValueError, r"\[0, 3, 16\].*at least 1"),
-        ((VOTES, ACTIVATION), {"iterations": 0}, ValueError, "iterations=0"),
-        ((VOTES, ACTIVATION), {"iterations": 1.5}, ValueError, "iterations=1.5"),
-        ((VOTES, ACTIVATION), {"kernel": "box"}, ValueError, "kernel='box'.*epanechnikov, gaussian"),
-        ((VOTES, ACTIVATION), {"kernel": 3}, TypeError, "value, derivative, clipped"),
-        ((VOTES, ACTIVATION), {"distance": "l3"}, ValueError, "distance='l3'.*l1, l2, inner"),
-        ((VOTES, ACTIVATION), {"normalize": "max"}, ValueError, "normalize='max'.*softmax, sum"),
-        ((VOTES, ACTIVATION), {"bandwidth": 0.0}, ValueError, "bandwidth=0.0"),
+        ("kernel", "box", ValueError, "kernel='box'.*epanechnikov, gaussian"),
+        ("kernel", 3, TypeError, "value, derivative, clipped"),
+        ("distance", "l3", ValueError, "distance='l3'.*l1, l2, inner"),
+        ("normalize", "max", ValueError, "normalize='max'.*softmax, sum"),
+        ("bandwidth", 0.0, ValueError, r"bandwidth=0\.0"),
+        ("step", float("inf"), ValueError, "step=inf: expected a finite number"),
+        ("activation_kernel", "box", ValueError, "activation_kernel='box'"),
+        ("activation_bandwidth", -1.0, ValueError, r"activation_bandwidth=-1\.0"),
+        ("final_lambda", "warm", ValueError, "final_lambda='warm'"),
+        ("lambda_decay", float("nan"), ValueError, "lambda_decay=nan"),
+        ("variance_floor", 0.0, ValueError, r"variance_floor=0\.0: expected a positive"),
     ],
 )
-def test_wrong_calls(
-    arguments: tuple[Tensor, Tensor], options: dict[str, object], error: type[Exception], message: str
-) -> None:
-    for method in (F.frms, F.frem):
+def test_wrong_options(option: str, value: object, error: type[Exception], message: str) -> None:
+    """Told by every method that has the option, before there is a vote and when there are some."""
+    methods = [F.routing_method(name) for name in F.list_routings() if option in F.routing_method(name).options]
+    assert methods
+    for method in methods:
         with pytest.raises(error, match=message):
-            method(*arguments, **options)
+            method.check_options({option: value})
+        with pytest.raises(error, match=message):
+            route(method.name, VOTES, ACTIVATION, **{option: value})
 
 
 def test_more_wrong_calls() -> None:
@@ -105,11 +114,16 @@ def test_more_wrong_calls() -> None:
 
 
 def test_registry() -> None:
-    assert F.list_routings() == ["agreement", "em", "frem", "frms", "frms_variant"]
-    assert F.list_routings(native=True) == ["em", "frem", "frms"]
+    assert {"em", "frem", "frms"} <= set(F.list_routings())  # the paper's two, and the one that it compares them with
+    assert F.list_routings(native=True) == [n for n in F.list_routings() if F.routing_method(n).native]
+    assert F.routing_method(F.routing_method("em")) is F.routing_method("em")
     with pytest.raises(ValueError, match="routing='fram': expected one of agreement, em, frem"):
         F.routing_method("fram")
+    parts = {"label": "", "parameters": lambda j, d: {}, "check": lambda **_: None}
     with pytest.raises(ValueError, match="'frem' is registered already"):
-        register_routing("frem", label="", algorithm=F.frem, parameters=lambda j, d: {})(lambda *_: None)
+        register_routing("frem", algorithm=F.frem, **parts)(lambda *_: None)
+    with pytest.raises(TypeError, match="'mean' has no keyword-only argument 'iterations'"):
+        register_routing("mean", algorithm=lambda votes: votes.mean(-3), **parts)(lambda *_: None)
+    assert "mean" not in F.list_routings()
     with pytest.raises(TypeError, match="routing 'em' has no option 'kernel'; it has final_lambda, iterations"):
         F.routing_method("em").check_options({"kernel": "gaussian"})

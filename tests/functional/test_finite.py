@@ -7,17 +7,16 @@ import pytest
 import torch
 from torch import Tensor
 
+from support import method_options
 from torchcaps import functional as F
 from torchcaps.functional.weights import relative_weights
 
-OPTIONS = [
-    (name, dict(zip(("kernel", "distance", "normalize"), values, strict=True)))
-    for name in ("frms", "frem")
-    for values in itertools.product(
-        ("epanechnikov", "gaussian", F.Epanechnikov(clipped=True)), ("l1", "l2"), ("softmax", "sum")
-    )
-] + [("em", {}), ("agreement", {}), ("frms_variant", {})]
-EVERY_METHOD = pytest.mark.parametrize(("name", "options"), OPTIONS, ids=str)
+OPTIONS = {
+    "kernel": ("epanechnikov", "gaussian", F.Epanechnikov(clipped=True)),
+    "distance": ("l1", "l2"),
+    "normalize": ("softmax", "sum"),
+}
+EVERY_METHOD = pytest.mark.parametrize(("name", "options"), method_options(**OPTIONS), ids=str)
 
 
 def assert_finite(name: str, options: dict[str, object], votes: Tensor, activation: Tensor, iterations: int) -> None:

@@ -1,6 +1,5 @@
 """Gradients in float64 against finite differences, at points away from the kinks of |x| and of the clip."""
 
-import itertools
 from collections.abc import Callable
 
 import pytest
@@ -8,15 +7,14 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
+from support import method_options
 from torchcaps import functional as F
 
-ROUTES = [
-    (name, {"kernel": kernel, "distance": distance, "normalize": normalize})
-    for name in ("frms", "frem")
-    for kernel, distance, normalize in itertools.product(
-        ("epanechnikov", "gaussian", F.Epanechnikov(clipped=True)), ("l1", "l2", "inner"), ("softmax", "sum")
-    )
-] + [("em", {}), ("agreement", {}), ("frms_variant", {})]
+ROUTES = method_options(
+    kernel=("epanechnikov", "gaussian", F.Epanechnikov(clipped=True)),
+    distance=("l1", "l2", "inner"),
+    normalize=("softmax", "sum"),
+)
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 3])

@@ -226,7 +226,7 @@ def break_layer(module: TrainingModule) -> None:
     ("change", "words"),
     [
         (break_weight, "the weights primary.pose.weight are not finite"),
-        (break_layer, "layer primary.pose (Conv2d) is the first with such an output"),
+        (break_layer, "layer primary.pose (Conv2d) is the first whose output is not finite"),
     ],
 )
 def test_loss_that_is_not_finite(
