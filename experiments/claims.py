@@ -8,7 +8,7 @@ from typing import Literal
 from experiments import paper
 from experiments.cells import LABELS, Experiments, Run
 from experiments.results import Result
-from experiments.states import differences, differences_of
+from experiments.states import differences, differences_of, fields_of
 from experiments.tables import NOT_RUN, error_text, paper_text
 from torchcaps.runs.numbers import percent
 from torchcaps.runs.tables import Table
@@ -54,7 +54,7 @@ class Part:
         """Whether the results differ in anything else than the runs; one alone, from the run."""
         if self.than is None:
             return bool(differences_of(self.run, mine))
-        runs = self.run.recipe.as_json(), self.than.recipe.as_json()
+        runs = fields_of(self.run.recipe), fields_of(self.than.recipe)
         return differences(mine.recipe, other.recipe) != differences(*runs)
 
     def numbers(self, results: Mapping[str, Result]) -> str:

@@ -95,7 +95,7 @@ def chosen(jobs: Sequence[Job], only: Sequence[str] | None) -> list[Job]:
         return list(jobs)
     names = [job.name for job in jobs]
     if not only or not all(text.strip() for text in only):
-        raise OptionError(f"--only wants names or parts of names; there are {', '.join(names)}")
+        raise OptionError(f"--only expects names or parts of names; there are {', '.join(names)}")
     meant = {text: [name for name in names if (text == name if text in names else text in name)] for text in only}
     if missed := [text for text, found in meant.items() if not found]:
         raise OptionError(f"--only {' '.join(missed)}: no run has that in its name; there are {', '.join(names)}")

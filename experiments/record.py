@@ -7,7 +7,7 @@ import torch
 
 from experiments.cells import Ensemble, Run
 from experiments.results import Places, data_title, read_values, write_result
-from experiments.states import differences
+from experiments.states import differences, fields_of
 from torchcaps.classifier import Classifier, evaluate, load
 from torchcaps.data.types import Split
 from torchcaps.data.writing import whole_file
@@ -109,7 +109,7 @@ def load_member(run: Run, places: Places) -> Classifier:
     folder = places.folder(run)
     try:
         network = load(folder)
-        if differs := differences(read_recipe(folder).as_json(), run.recipe.as_json()):
+        if differs := differences(fields_of(read_recipe(folder)), fields_of(run.recipe)):
             raise RunFolderError(f"those in {folder} are of another recipe: {'; '.join(differs)}")
         if not (folder / RESULT).is_file():
             raise RunFolderError(f"the training in {folder} did not come to its end")

@@ -13,6 +13,7 @@ from torchcaps.data.sources import SOURCES
 from torchcaps.data.writing import whole_file
 from torchcaps.errors import UserError
 from torchcaps.runs.numbers import count, short
+from torchcaps.train.recipe import flatten
 
 Point = tuple[float, float]
 
@@ -42,7 +43,7 @@ class Result:
     """What a result's file holds."""
 
     name: str
-    recipe: dict[str, Any]
+    recipe: dict[str, Any]  # its fields, side by side
     seeds: list[int]  # one, or those of an ensemble
     error: float | None  # on the test split; None where training failed, and of trials
     images: int  # of the test split
@@ -87,7 +88,7 @@ def parse(values: Mapping[str, Any], picture: Path | None = None) -> Result:
     rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
     return Result(
         name=str(values["name"]),
-        recipe={**values["recipe"]},
+        recipe=flatten(values["recipe"]),
         seeds=[int(seed) for seed in values.get("seeds") or [values["seed"]]],
         error=as_error(error),
         images=int(values["test_images"]),

@@ -40,7 +40,7 @@ def state_of(job: Job, places: Places) -> State:
     folder = places.folder(job)
     if not isinstance(job, Run) or not (folder / RUN).is_file():
         return State("not run", path, "not run")
-    differs = differences(read_recipe(folder).as_json(), job.recipe.as_json())
+    differs = differences(fields_of(read_recipe(folder)), fields_of(job.recipe))
     if (folder / RESULT).is_file():
         return State("finished", folder, "finished, not recorded", differs)
     rows = read_rows(folder / METRICS)
@@ -67,12 +67,17 @@ def differences_of(job: Run | Ensemble, result: Result) -> tuple[str, ...]:
     wanted = [run.recipe.optimisation.seed for run in runs]
     alone = len(result.seeds) == len(wanted) == 1  # then the seed is the recipe's
     seeds = () if alone or result.seeds == wanted else (f"seeds {result.seeds}, now {wanted}",)
-    return differences(result.recipe, job.recipe.as_json()) + seeds
+    return differences(result.recipe, fields_of(job.recipe)) + seeds
+
+
+def fields_of(recipe: Recipe) -> dict[str, Any]:
+    """As they stand in a file, side by side."""
+    return flatten(recipe.as_json())
 
 
 def settings(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a recipe's JSON that decide what comes out; those that it is too old to have are the defaults."""
-    values = DEFAULTS | flatten(dict(recipe))
+    """The fields of a recipe that decide what comes out; those that it is too old to have are the defaults."""
+    values = {**DEFAULTS, **recipe}
     has_capsules = NetworkSettings(model=values["model"]).has_capsules
     without = NO_SETTINGS if has_capsules else (*NO_SETTINGS, *ONLY_CAPSULES)
     return {name: value for name, value in values.items() if name not in without}
@@ -80,6 +85,6 @@ def settings(recipe: Mapping[str, Any]) -> dict[str, Any]:
 
 def differences(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> tuple[str, ...]:
     """The settings in which recipes differ; what neither has does not count."""
-    old, new = (DEFAULTS | flatten(dict(recipe)) for recipe in (found, wanted))
+    old, new = {**DEFAULTS, **found}, {**DEFAULTS, **wanted}
     names = settings(found) | settings(wanted)
     return tuple(f"{name} {old.get(name)}, now {new.get(name)}" for name in names if old.get(name) != new.get(name))

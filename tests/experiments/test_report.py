@@ -127,7 +127,9 @@ def test_results_of_other_recipes_are_marked() -> None:
     put_result(SHORT, "ablation-em-2-0.1", 0.2, recipe=recipe_json("ablation-em-2-0.1", residual=False))
     text = report()
     of = {row[0]: row[-1] for row in rows(chapter(text, "Table 1"))[:5]}
-    assert of["FREM"].endswith(f"; of another recipe: rate 0.5, now {recipe_json('smallnorb-frem')['rate']}")
+    assert of["FREM"].endswith(
+        f"; of another recipe: rate 0.5, now {recipe_json('smallnorb-frem')['optimisation']['rate']}"
+    )
     assert "another" not in of["CNN"]  # which has no capsules
     assert "; of another recipe: seeds [0, 1], now [0] |" in chapter(text, "Table 3")
     assert "Of another recipe: smallNORB, FREM." in chapter(text, "Reconstructions")
@@ -309,12 +311,14 @@ def test_trials_say_what_was_run_whatever_the_list_says_now() -> None:
     cnn = {"model": "cnn32", "loss": "cross-entropy", "rate": 0.002, "iterations": 1, "checkpoint_every": 7}
     put_result(folder, "frem", None, recipe=recipe_json("frem", transform_std=0.3, rate=0.006), **same)
     put_result(folder, "cnn", None, recipe=recipe_json("frem", **cnn), **same)
-    put_result(folder, "other", None, recipe=recipe_json("frem", rate=0.006, transform_std=2, seed=1, old=3), **same)
+    recipe = recipe_json("frem", rate=0.006, transform_std=2.0, seed=1)
+    recipe["network"]["old"] = 3
+    put_result(folder, "other", None, recipe=recipe, **same)
     text = chapter(report(), "What was tried")
     assert [row[2] for row in rows(text)[1:]] == [
         "nothing",
         "model cnn32, loss cross-entropy, rate 0.002",
-        "transform_std 2, seed 1, old 3",
+        "transform_std 2.0, seed 1, old 3",
     ]
     assert "against frem, which has data smallnorb, " in text
     assert "routing frem, iterations 2, transform_std 0.3, routing_options none, " in text
