@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 POSE_SIDE = 4
 POSE_SIZE = POSE_SIDE * POSE_SIDE
@@ -47,3 +48,8 @@ class Scores(NamedTuple):
 
     activation: Tensor  # [B, classes], softmax of the logits
     logits: Tensor  # [B, classes]
+
+
+# So that torch.export can save a program that takes or gives them; there is no public function for named tuples.
+for _kind in (Capsules, Classified, Scores):
+    pytree._register_namedtuple(_kind, serialized_type_name=f"torchcaps.types.{_kind.__name__}")
