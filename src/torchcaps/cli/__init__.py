@@ -11,6 +11,6 @@ def main(arguments: list[str] | None = None) -> None:
             f"torchcaps: the command line needs {' and '.join(missing)}: pip install 'torchcaps[cli]'", file=sys.stderr
         )
         raise SystemExit(2)
-    from torchcaps.cli.main import main as run
+    from torchcaps.cli.commands import main as run
 
     run(arguments)

@@ -13,7 +13,8 @@ def explain_errors(program: str, *, debug: bool = False) -> Iterator[None]:
     """One line and exit code 2 for what the user can fix, 130 for Ctrl-C, 1 without a word for a reader that left."""
     try:
         yield
-        _flush()
+        if sys.stdout is not None:  # where it was closed before we began
+            sys.stdout.flush()  # here, or Python shows a traceback as it exits
     except BrokenPipeError:  # as with | head
         _discard_output()
         raise SystemExit(1) from None
@@ -22,25 +23,18 @@ def explain_errors(program: str, *, debug: bool = False) -> Iterator[None]:
             raise
         print(f"{program}: stopped by Ctrl-C", file=sys.stderr)
         raise SystemExit(130) from None
-    except UserError as error:
+    except (UserError, OSError) as error:
         if debug:
             raise
-        print(f"{program}: {error}", file=sys.stderr)
+        message = str(error)
+        if isinstance(error, OSError):
+            message = f"{error.filename or 'the output'} cannot be read or written: {error.strerror or error}"
+            _discard_output()
+        print(f"{program}: {message}", file=sys.stderr)
         raise SystemExit(2) from None
 
 
-def _flush() -> None:
-    """Find out now whether the output was written: Python, as it exits, would say so with a traceback."""
-    if sys.stdout is None:  # it was closed before we began
-        return
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        _discard_output()
-        raise UserError(f"the output cannot be written: {error.strerror}") from error
-
-
 def _discard_output() -> None:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """What is still to be written goes nowhere: Python would try again as it exits."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -77,14 +77,14 @@ COMMANDS: dict[str, Callable[..., Any]] = {
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; a wrong call, or something that the user can fix, exits with code 2."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    if arguments == ["--version"]:
-        from torchcaps import __version__
-
-        print(f"torchcaps {__version__}")
-        return
     debug = "--debug" in arguments
     arguments = [argument for argument in arguments if argument != "--debug"]
     with explain_errors("torchcaps", debug=debug):
+        if arguments == ["--version"]:
+            from torchcaps import __version__
+
+            print(f"torchcaps {__version__}")
+            return
         train, rest = train_command(arguments[1:] if arguments[:1] == ["train"] else [])
         tyro.extras.subcommand_cli_from_dict(
             {"train": train, **COMMANDS},
