@@ -117,7 +117,7 @@ def test_truncated_card(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"format": 2}, "has format 2, expected 1: use the version"),
+        ({"format": 1}, "has format 1, expected 2: use the version"),
         ({"model": "hybrid99"}, "does not describe a network of this version .*hybrid99"),
         ({"model": None}, "does not describe"),
         ({"options": {"nonsense": 1}}, "does not describe .*no option 'nonsense'"),
@@ -138,7 +138,7 @@ def test_cards_of_others(folder: Path, changes: dict[str, Any], message: str) ->
 def test_a_card_that_is_no_card(folder: Path) -> None:
     for text in ("[]", "3", "{}", '"model"'):
         (folder / CARD).write_text(text)
-        with pytest.raises(ModelFileError, match="has format None, expected 1"):
+        with pytest.raises(ModelFileError, match="has format None, expected 2"):
             load(folder)
 
 

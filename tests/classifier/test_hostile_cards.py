@@ -40,7 +40,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from torchcaps.data import Pipeline
 
     options: dict[str, Any] = {
-        "classes": 3,
+        "num_classes": 3,
         "image_size": 16,
         "in_channels": 1,
         "first_channels": 16,
@@ -122,8 +122,8 @@ def test_any_change(saved: Path, data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     ("model", "options", "pipeline", "message"),
     [
-        ("hybrid32", {"classes": 1_000_000}, {}, "has shape"),
-        ("hybrid32", {"classes": 10_000_000}, {}, "classes=1e.07, expected at most 1000000"),
+        ("hybrid32", {"num_classes": 1_000_000}, {}, "has shape"),
+        ("hybrid32", {"num_classes": 10_000_000}, {}, "num_classes=1e.07, expected at most 1000000"),
         ("hybrid32", {"first_channels": 160_000}, {}, "primary.pose.weight has shape"),
         ("hybrid32", {"iterations": 10**9}, {}, "iterations=1e.09, expected at most 100"),
         ("hybrid32", {"paddings": [10**5] * 3}, {}, "paddings=100000, expected at most 64"),
@@ -142,8 +142,8 @@ def test_what_a_card_may_not_ask_for(
     save(tiny(model=model), tmp_path)
     card = json.loads((tmp_path / CARD).read_text())
     names = card["classes"]
-    if 3 < options.get("classes", 3) <= 1_000_000:
-        names = ["a"] * options["classes"]
+    if 3 < options.get("num_classes", 3) <= 1_000_000:
+        names = ["a"] * options["num_classes"]
     card |= {"classes": names, "options": card["options"] | options, "pipeline": card["pipeline"] | pipeline}
     (tmp_path / CARD).write_text(json.dumps(card))
     with Allocations() as allocations, pytest.raises(ModelFileError, match=message):

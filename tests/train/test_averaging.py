@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from torchcaps.classifier import evaluate
+from torchcaps.cli.train import report_on
 from torchcaps.data import BatchLoader
 from torchcaps.errors import UserError
 from torchcaps.nn.norm import Convolution
@@ -51,6 +52,7 @@ def test_mean_is_that_of_the_last_steps(averaged: Recipe, monkeypatch: pytest.Mo
         torch.testing.assert_close(weight.detach().double(), expected, rtol=1e-5, atol=1e-7, msg=name)
     assert not torch.equal(expected, seen[-1][name])
     assert json.loads((RUN / "result.json").read_text())["weights"] == "mean"
+    report_on(finished)
     assert "mean of the weights over the last epochs" in (RUN / "report.html").read_text()
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from torchcaps.cli.train import report_on
 from torchcaps.data import BatchLoader, MixedBatch
 from torchcaps.errors import UserError
 from torchcaps.train import Recipe, train
@@ -52,11 +53,12 @@ def test_steps_are_those_of_plain_pytorch(mixed: Recipe) -> None:
 
 
 def test_there_is_no_training_error(mixed: Recipe, capsys: pytest.CaptureFixture[str]) -> None:
-    train(mixed, output=RUN)
+    finished = train(mixed, output=RUN)
     assert all(row["training_error"] is row["reconstruction_loss"] is None for row in rows_without_times(RUN))
     shown = capsys.readouterr().out
     assert "validation error" in shown
     assert "training error" not in shown
+    report_on(finished)
     assert (RUN / "report.html").is_file()
 
 

@@ -10,6 +10,7 @@ import torch
 
 from torchcaps.classifier import load
 from torchcaps.cli import main
+from torchcaps.cli.train import report_on
 from torchcaps.data import DataError, ImageSet, Split, ViewpointSplits
 from torchcaps.errors import UserError
 from torchcaps.train import Recipe, train
@@ -74,6 +75,8 @@ def test_errors_on_novel_and_familiar_viewpoints(
     shown = capsys.readouterr().out.splitlines()
     assert shown[-1] == f"test error: {100 * expected[False]:.2f} %"
     assert shown[-2] == f"error on familiar {factor}s: {100 * expected[True]:.2f} %"
+    report_on(finished)
+    capsys.readouterr()
     assert "error on familiar viewpoints" in Path("run/report.html").read_text()
 
     main(["eval", "run", "--json"])
