@@ -39,7 +39,7 @@ class DataSettings:
     viewpoint: ViewpointFactor | None = None
     """Of smallNORB and turntable: train on some azimuths or elevations, and test on the others and on the same ones."""
     skip_bad: bool = False
-    """Of a folder of images, go on without the files that cannot be used."""
+    """Of a folder of images, skip the files that cannot be used."""
     validation: Validation = "auto"
     """What is held out of the training images: whole objects, a random part of each class, or nothing."""
     fold: int = 0
