@@ -161,6 +161,14 @@ def test_what_eval_refuses(tiny: Tiny, run: Path, saved: Path, photos: Path, tmp
         call(evaluate_command, run, "--data", tmp_path / "empty")
 
 
+def test_eval_after_the_images_have_moved(run: Path, photos: Path, tmp_path: Path, capsys: Output) -> None:
+    photos.rename(tmp_path / "moved")
+    with pytest.raises(DataError, match=rf"were in {photos}, which is gone: --data NEWFOLDER evaluates on another"):
+        call(evaluate_command, run)
+    call(evaluate_command, run, "--data", tmp_path / "moved", "--json")
+    assert json.loads(capsys.readouterr().out)["images"] == 15
+
+
 def test_many_classes_are_not_a_matrix() -> None:
     classes = tuple(f"class {number}" for number in range(20))
     label = torch.arange(20)

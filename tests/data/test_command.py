@@ -49,7 +49,7 @@ def test_list(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert all(name in shown for name in data.list_sets())
     assert str(root / "mnist") in shown
-    assert "not here" in shown  # fashion-mnist
+    assert "not found" in shown  # fashion-mnist
 
 
 def test_verify_and_fetch_of_what_is_there(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,14 +100,14 @@ def test_show_a_folder_of_images(
     ("call", "message"),
     [
         (["show", "fashion-mnist"], "none of these"),
-        (["show"], "wants a name"),
+        (["show"], "needs a name"),
         (["show", "minst"], "'minst': expected one of"),
         (["verify", "turntable"], "no official files"),
         (["export", "mnist"], "not mnist"),
-        (["export", "turntable"], "wants --output"),
-        (["show", "mnist", "--full"], "--full has no meaning here"),
-        (["fetch", "mnist", "--output", "x"], "--output has no meaning here"),
-        (["show", "mnist", "--skip-bad"], "--skip-bad has no meaning here"),
+        (["export", "turntable"], "needs --output"),
+        (["show", "mnist", "--full"], "--full does nothing here"),
+        (["fetch", "mnist", "--output", "x"], "--output does nothing here"),
+        (["show", "mnist", "--skip-bad"], "--skip-bad does nothing here"),
     ],
 )
 def test_errors_are_one_message_and_code_2(

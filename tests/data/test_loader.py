@@ -261,9 +261,12 @@ def test_several_crops() -> None:
     [
         ({"batch_size": 0}, "batch_size 0"),
         ({"batch_size": 4, "rank": 2, "world_size": 2}, "rank 2"),
-        ({"batch_size": 50}, "10 images make no batch of 50: use a batch_size up to 10"),
-        ({"batch_size": 5, "world_size": 2}, "a batch of 5 does not divide by 2 processes"),
-        ({"batch_size": 6, "world_size": 3, "drop_last": False}, "last batch, of 4, does not divide by 3"),
+        ({"batch_size": 50}, "batch_size is 50, but there are 10 training images: expected at most 10"),
+        ({"batch_size": 5, "world_size": 2}, "batch_size is 5, for 2 processes: expected a multiple of 2"),
+        (
+            {"batch_size": 6, "world_size": 3, "drop_last": False},
+            "batches of 6 and a last one of 4 cannot be divided among 3 processes",
+        ),
         ({"batch_size": 5, "crops": 5}, "not for training"),
         ({"batch_size": 5, "mixup": -0.1}, "mixup is -0.1, train is True: expected a number of 0 or more"),
     ],

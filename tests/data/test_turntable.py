@@ -320,5 +320,5 @@ def test_the_default_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 @pytest.mark.parametrize("options", [{"pairs": 0}, {"pairs": 24301}, {"pairs": "all"}, {"camera": "top"}, {"seed": -1}])
 def test_what_cannot_be_is_refused(options: dict[str, object], tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="wanted"):
+    with pytest.raises(DataError, match="expected"):
         load_turntable(tmp_path, **options)  # type: ignore[arg-type]

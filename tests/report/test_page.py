@@ -115,7 +115,7 @@ def test_without_capsules(make_run: Make) -> None:
 @pytest.mark.parametrize("channels", [2, 3])
 def test_colour_and_stereo(make_run: Make, channels: int) -> None:
     page = page_of(make_run(channels=channels))
-    assert ("the first is shown" in page.words()) == (channels == 2)
+    assert ("Only the first of an image" in page.words()) == (channels == 2)
 
 
 def test_without_validation(make_run: Make) -> None:
@@ -141,7 +141,7 @@ def test_rows_that_are_broken_are_left_out(make_run: Make) -> None:
 @pytest.mark.parametrize("images", [1, 2])
 def test_one_image(make_run: Make, images: int) -> None:
     page = page_of(make_run(images=images))
-    assert "so none was varied" in page.words()
+    assert "No class has two test images" in page.words()
 
 
 def test_many_classes(make_run: Make) -> None:
@@ -162,7 +162,7 @@ def test_everything_right(make_run: Make) -> None:
     run = make_run()
     right = torch.nn.functional.one_hot(run.evaluation.label, 3).float()
     page = page_of(run._replace(evaluation=replace(run.evaluation, activation=right)))
-    assert "every test image was classified right" in page.words()
+    assert "every test image was classified correctly" in page.words()
     assert "0.00\N{NO-BREAK SPACE}%" in page.words()
 
 

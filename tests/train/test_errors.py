@@ -3,18 +3,24 @@
 import importlib.util
 import os
 import shutil
+from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 from torchcaps.cli import main
 from torchcaps.errors import UserError
-from torchcaps.runs.folder import create
+from torchcaps.runs.folder import RunFolderError, create
+from torchcaps.runs.metrics import read_rows
 from torchcaps.train import Recipe, train
-from train.tiny_runs import interrupted, tiny_fields
+from torchcaps.train.checkpoints import read_checkpoint
+from train.tiny_runs import interrupted, tiny, tiny_fields
 
 Capture = pytest.CaptureFixture[str]
 
@@ -131,6 +137,61 @@ def test_truncated_checkpoint(capsys: Capture, begun: Path, kept: int) -> None:
     path = begun / "checkpoints/last.ckpt"
     path.write_bytes(path.read_bytes()[:kept])
     assert "last.ckpt is not a checkpoint that can be used" in complaint(capsys, "--resume", begun)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(images: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A real checkpoint, as bytes."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    with interrupted(2, "SIGTERM"):
+        train(replace(tiny(images), reconstruction=0.0), output=folder / "run")
+    return (folder / "run/checkpoints/last.ckpt").read_bytes()
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damaged_checkpoint(checkpoint: bytes, tmp_path: Path, data: st.DataObject) -> None:
+    """Bytes changed or cut off: an error of ours, or where nothing depends on them the same values."""
+    path, size = tmp_path / "last.ckpt", len(checkpoint)
+    # The directory at the end and the pickle at the start are where damage makes readers stumble.
+    place = data.draw(st.one_of(st.integers(0, size - 1), st.integers(0, 4000), st.integers(size - 4000, size - 1)))
+    if data.draw(st.booleans(), label="cut off"):
+        path.write_bytes(checkpoint[:place])
+    else:
+        damage = data.draw(st.binary(min_size=1, max_size=8))
+        path.write_bytes(checkpoint[:place] + damage + checkpoint[place + len(damage) :])
+    try:
+        found = read_checkpoint(path)
+    except RunFolderError:
+        return
+    expected = torch.load(BytesIO(checkpoint), weights_only=True)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+
+
+@pytest.mark.parametrize("damage", [b"\xff", b"\0", b"\n", b",", b"x" * 200_000])
+def test_garbage_in_the_metrics(begun: Path, recipe: Recipe, damage: bytes) -> None:
+    """Rows that cannot be read are left out; the run goes on."""
+    path = begun / "metrics.csv"
+    good = "10,1,1,1,1,,1,1,,1,"
+    head = path.read_text().splitlines()[0]
+    path.write_bytes(f"{head}\n{good}\n".encode() + b"11,1,1" + damage + b"\xfe,1,1,,1,1,,1,\n" + good.encode() + b"\n")
+    assert len(read_rows(path)) == 2
+    finished = train(recipe, resume=begun)
+    assert finished is not None
+    assert [row["step"] for row in read_rows(path)][-1] == 12
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", ".hidden", "../../escape", "a/b", "a\\b", "/tmp/x", "a\0b"])
+def test_names_that_are_no_folder(name: str) -> None:
+    with pytest.raises(RunFolderError, match="expected one without slashes or a leading dot"):
+        create(name, None)
+    assert not list(Path().iterdir())
+
+
+def test_a_name_on_the_command_line(capsys: Capture, images: Path) -> None:
+    assert "name is '../../escape', expected" in complaint(capsys, *tiny_fields(images), "--name", "../../escape")
+    assert "name is '', expected" in complaint(capsys, *tiny_fields(images), "--name", "")
+    check_nothing_was_made()
 
 
 def test_checkpoint_that_would_run_code(capsys: Capture, begun: Path) -> None:

@@ -27,7 +27,7 @@ def test_steps_are_those_of_plain_pytorch(mixed: Recipe) -> None:
 
     splits = load_data(mixed)
     pipeline = make_pipeline(mixed, splits)
-    torch.manual_seed(mixed.seed)
+    torch.manual_seed(mixed.optimisation.seed)
     network = make_classifier(mixed, splits, pipeline).network
     optimizer = torch.optim.Adam(network.parameters(), lr=3e-3, eps=1e-12)
     loader = BatchLoader(splits.train, pipeline, batch_size=8, train=True, mixup=0.5)
