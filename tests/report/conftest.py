@@ -80,7 +80,12 @@ def make_run(tmp_path: Path) -> Callable[..., FakeRun]:
             writer.writerows(rows)
         data = {"set": "fruit", "note": "", "classes": classes, "train": 150, "validation": 15, "test": images}
         card = {
-            "recipe": {"model": model, "epochs": epochs, "learning_rate": 0.002, "data": None, "options": {}},
+            "recipe": {
+                "name": "fruit-quick",
+                "data": {"data": None, "options": {}},
+                "network": {"model": model},
+                "optimisation": {"epochs": epochs, "learning_rate": 0.002},
+            },
             "name": "fruit-quick",
             "seed": 7,
             "versions": {"torchcaps": "0.1.0", "torch": torch.__version__, "python": "3.11"},

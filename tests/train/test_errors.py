@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import shutil
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -144,7 +143,7 @@ def checkpoint(images: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """A real checkpoint, as bytes."""
     folder = tmp_path_factory.mktemp("checkpoint")
     with interrupted(2, "SIGTERM"):
-        train(replace(tiny(images), reconstruction=0.0), output=folder / "run")
+        train(tiny(images).with_fields(reconstruction=0.0), output=folder / "run")
     return (folder / "run/checkpoints/last.ckpt").read_bytes()
 
 
