@@ -57,7 +57,7 @@ def test_the_card_has_what_a_reader_needs(tiny: Path, run: Path) -> None:
     ):
         assert words in card, words
     described = json.loads((tiny / "tiny" / "model.json").read_text())["card"]
-    assert described["recipe"] == {**about["recipe"], "root": None}
+    assert described["recipe"] == {**about["recipe"], "data": {**about["recipe"]["data"], "root": None}}
     assert described["result"] == result
 
 
@@ -113,17 +113,22 @@ def test_what_export_refuses(run: Path, tmp_path: Path) -> None:
         return folder
 
     for folder, name, note, message in (
-        (run, "a/b", "noise", "name is 'a/b', wanted one without folders"),
+        (run, "a/b", "noise", "name is 'a/b', expected one without folders"),
         (run, "", "noise", "name is ''"),
         (
             changed("run.json", data="/my/photos", root=None),
             "tiny",
             "noise",
-            "trained on /my/photos, wanted one of mnist",
+            "trained on /my/photos, expected one of mnist",
         ),
-        (changed("run.json", reconstruction=0.0), "tiny", "noise", "without a decoder, wanted a network with capsules"),
+        (
+            changed("run.json", reconstruction=0.0),
+            "tiny",
+            "noise",
+            "without a decoder, expected a network with capsules",
+        ),
         (changed("result.json", test_images=7), "tiny", "noise", "evaluated on 7 test images, there are 30"),
-        (changed("result.json", test_error=None), "tiny", "noise", "wanted a run with a test error"),
+        (changed("result.json", test_error=None), "tiny", "noise", "expected a run with a test error"),
         (tmp_path, "tiny", "noise", "not the folder of a training run"),
     ):
         with pytest.raises(UserError, match=message):
@@ -150,7 +155,7 @@ def test_weights_that_half_precision_holds() -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "expected",
     [
         recipe("mnist-frem"),
         recipe("smallnorb-frem-quick", resize=None, standardise="set", brightness=0.25, validation="none", seed=4),
@@ -160,13 +165,13 @@ def test_weights_that_half_precision_holds() -> None:
     ],
     ids=command_line,
 )
-def test_what_to_type_gives_the_recipe(wanted: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_to_type_gives_the_recipe(expected: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
     followed = []
     monkeypatch.setattr("torchcaps.train.run.train", lambda recipe, **_: followed.append(recipe))
-    train, arguments = train_command(command_line(wanted).split()[2:])
+    train, arguments = train_command(command_line(expected).split()[2:])
     tyro.cli(train, args=arguments)
     [found] = followed
-    assert {**found.as_json(), "name": ""} == {**wanted.as_json(), "name": ""}
+    assert {**found.as_json(), "name": ""} == {**expected.as_json(), "name": ""}
 
 
 def test_recipes_that_no_command_follows() -> None:
