@@ -18,7 +18,7 @@ from torchcaps.errors import OptionError, UserError
 from torchcaps.models.pretrained import read_manifest
 from torchcaps.train.assemble import load_data
 from torchcaps.train.command_line import command_line
-from torchcaps.train.recipe import Recipe, read_recipe
+from torchcaps.train.recipe import PART_OF, Recipe, read_recipe
 from torchcaps.train.recipes import recipe
 
 
@@ -108,7 +108,9 @@ def test_what_export_refuses(run: Path, tmp_path: Path) -> None:
         folder = tmp_path / f"run-{len(list(tmp_path.iterdir()))}"
         shutil.copytree(run, folder)
         content = json.loads((folder / file).read_text())
-        content.get("recipe", content).update(changes)
+        for key, value in changes.items():
+            part = content["recipe"][PART_OF[key]] if "recipe" in content else content
+            part[key] = value
         (folder / file).write_text(json.dumps(content))
         return folder
 
@@ -119,7 +121,7 @@ def test_what_export_refuses(run: Path, tmp_path: Path) -> None:
             changed("run.json", data="/my/photos", root=None),
             "tiny",
             "noise",
-            "trained on /my/photos, expected one of mnist",
+            "trained on /my/photos: expected mnist",
         ),
         (
             changed("run.json", reconstruction=0.0),
