@@ -5,13 +5,13 @@ import os
 import shutil
 from io import BytesIO
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from PIL import Image
+from torch.utils._pytree import tree_leaves
 
 from torchcaps.cli import main
 from torchcaps.errors import UserError
@@ -147,24 +147,27 @@ def checkpoint(images: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return (folder / "run/checkpoints/last.ckpt").read_bytes()
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_damaged_checkpoint(checkpoint: bytes, tmp_path: Path, data: st.DataObject) -> None:
+def test_damaged_checkpoint(checkpoint: bytes, tmp_path: Path) -> None:
     """Bytes changed or cut off: an error of ours, or where nothing depends on them the same values."""
     path, size = tmp_path / "last.ckpt", len(checkpoint)
-    # The directory at the end and the pickle at the start are where damage makes readers stumble.
-    place = data.draw(st.one_of(st.integers(0, size - 1), st.integers(0, 4000), st.integers(size - 4000, size - 1)))
-    if data.draw(st.booleans(), label="cut off"):
-        path.write_bytes(checkpoint[:place])
-    else:
-        damage = data.draw(st.binary(min_size=1, max_size=8))
-        path.write_bytes(checkpoint[:place] + damage + checkpoint[place + len(damage) :])
-    try:
-        found = read_checkpoint(path)
-    except RunFolderError:
-        return
     expected = torch.load(BytesIO(checkpoint), weights_only=True)
-    torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+    refused, random = 0, Random(0)
+    for number in range(400):
+        # The pickle at the start and the directory at the end are where readers stumble in all ways.
+        place = random.choice([random.randrange(size), random.randrange(4000), size - random.randrange(1, 4000)])
+        damage = random.randbytes(random.randrange(1, 9))
+        rest = b"" if number % 4 == 0 else damage + checkpoint[place + len(damage) :]
+        path.write_bytes(checkpoint[:place] + rest)
+        try:
+            found = read_checkpoint(path)
+        except RunFolderError:
+            refused += 1
+        else:
+            assert all(
+                torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+                for one, other in zip(tree_leaves(found), tree_leaves(expected), strict=True)
+            )
+    assert refused > 200
 
 
 @pytest.mark.parametrize("damage", [b"\xff", b"\0", b"\n", b",", b"x" * 200_000])
