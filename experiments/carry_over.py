@@ -2,8 +2,7 @@
 
 from experiments.cells import CROPS, Cell
 from experiments.tables import NOT_RUN, Results, doubts, error_text, trained_as
-from torchcaps.runs.numbers import NOTHING, percent
-from torchcaps.runs.tables import Table
+from torchcaps.runs.text import NOTHING, Table, percent
 
 
 def objects_table(title: str, cells: list[Cell], results: Results) -> Table:

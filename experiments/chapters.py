@@ -13,7 +13,7 @@ from experiments.figures import Gallery, LossCurves
 from experiments.results import Result, read_results, read_values, usable
 from experiments.tables import error_table, times_table
 from experiments.trial_tables import trial_tables
-from torchcaps.runs.numbers import count
+from torchcaps.runs.text import count
 
 NOTES = "results-notes.md"
 REHEARSAL = "Rehearsal: these numbers mean nothing"

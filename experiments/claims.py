@@ -10,8 +10,7 @@ from experiments.cells import LABELS, Experiments, Run
 from experiments.results import Result
 from experiments.states import differences, differences_of, fields_of
 from experiments.tables import NOT_RUN, error_text, paper_text
-from torchcaps.runs.numbers import percent
-from torchcaps.runs.tables import Table
+from torchcaps.runs.text import Table, percent
 
 FAILS = 0.6  # an error above that is a failure: the paper's are 70 % and more
 CLEAR = 2  # standard errors of a difference

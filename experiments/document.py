@@ -6,7 +6,7 @@ from pathlib import Path
 
 from experiments.figures import IMAGES, Gallery, LossCurves
 from torchcaps.data.writing import whole_file
-from torchcaps.runs.tables import Table
+from torchcaps.runs.text import Table
 
 NAME = "results"
 Part = Table | LossCurves | Gallery

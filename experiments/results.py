@@ -12,7 +12,7 @@ from torchcaps.data.locate import unofficial
 from torchcaps.data.sources import SOURCES
 from torchcaps.data.writing import whole_file
 from torchcaps.errors import UserError
-from torchcaps.runs.numbers import count, short
+from torchcaps.runs.text import count, short
 from torchcaps.train.recipe import flatten
 
 Point = tuple[float, float]

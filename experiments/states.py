@@ -8,7 +8,7 @@ from experiments.cells import Ensemble, Job, Run, Times
 from experiments.results import Places, Result, read_result, read_values
 from torchcaps.runs.folder import METRICS, RESULT, RUN
 from torchcaps.runs.metrics import read_rows
-from torchcaps.runs.numbers import percent, short
+from torchcaps.runs.text import percent, short
 from torchcaps.train.recipe import OF_CAPSULES, NetworkSettings, Recipe, flatten, read_recipe
 
 Kind = Literal["done", "finished", "interrupted", "not run"]

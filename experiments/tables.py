@@ -10,8 +10,7 @@ from torchcaps.bench.measure import key, ratio, spread
 from torchcaps.bench.networks import MODES, PAPER, PLAIN
 from torchcaps.bench.plan import CNN, HYBRID
 from torchcaps.bench.report import machine_line, ratio_text, time_text
-from torchcaps.runs.numbers import MINUS, NOTHING, percent
-from torchcaps.runs.tables import Table
+from torchcaps.runs.text import MINUS, NOTHING, Table, percent
 
 NOT_RUN = "not run"
 Results = Mapping[str, Result]  # by name

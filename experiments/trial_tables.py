@@ -9,8 +9,7 @@ from experiments.results import Result
 from experiments.states import settings
 from experiments.tables import Results
 from experiments.trials import FOLDS, TRIALS
-from torchcaps.runs.numbers import NOTHING, duration, percent
-from torchcaps.runs.tables import Table
+from torchcaps.runs.text import NOTHING, Table, duration, percent
 
 HARD_FOLDS = (0, 2, 4)  # which have toys that no other of their class resembles
 FOLD_SUFFIX = re.compile(r"-fold-\d+$")

@@ -46,7 +46,7 @@ def check_weights() -> None:
 
 if __name__ == "__main__":
     there = [name for name in NOT_REQUIRED if find_spec(name)]
-    assert not there, f"{', '.join(there)}: wanted an environment without them, to see that nothing needs them"
+    assert not there, f"{', '.join(there)}: expected an environment without them, to see that nothing needs them"
     check_native_core()
     check_weights()
     print(f"torchcaps {version('torchcaps')} and its weights work with torch {version('torch')}: {torchcaps.__file__}")

@@ -6,7 +6,7 @@ from typing import Any
 from torchcaps.classifier.classifier import Classifier
 from torchcaps.data.sources import SOURCES
 from torchcaps.functional.registry import routing_method
-from torchcaps.runs.numbers import count, duration, percent
+from torchcaps.runs.text import count, duration, percent
 from torchcaps.train.command_line import command_line
 from torchcaps.train.recipe import Recipe
 

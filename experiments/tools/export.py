@@ -20,8 +20,8 @@ from torchcaps.errors import OptionError, UserError
 from torchcaps.models.files import CARD, WEIGHTS
 from torchcaps.models.pretrained import MANIFEST, read_manifest, sha256
 from torchcaps.runs.folder import write_json
-from torchcaps.runs.numbers import percent
 from torchcaps.runs.run import read_run
+from torchcaps.runs.text import percent
 from torchcaps.train.assemble import load_data
 from torchcaps.train.recipe import read_recipe
 

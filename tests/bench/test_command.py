@@ -88,7 +88,9 @@ def test_only_some_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_wrong_part(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no part speed; wanted some of routing, networks, growth, limits, loop, norm"):
+    with pytest.raises(
+        UserError, match="no part speed; expected some of routing, networks, growth, limits, loop, norm"
+    ):
         bench(output=tmp_path, only="routing,speed")
 
 

@@ -162,7 +162,7 @@ def test_wrong_sizes_are_refused_by_the_core_itself() -> None:
             (pose, activation, weight, first[:, :15], second),
             (pose, activation, weight, first, second[:7]),
         ):
-            with pytest.raises(ValueError, match=r"wanted|expected"):
+            with pytest.raises(ValueError, match="expected"):
                 native.route(*wrong, *options)
         with pytest.raises(ValueError, match="iterations"):
             native.route(*arguments()[:6], [2, 2, 2, 2, 0, 0], "frem", 0, *options[4:])

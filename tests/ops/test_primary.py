@@ -206,5 +206,5 @@ def test_same_bits_in_every_run(threads: int) -> None:
 def test_wrong_sizes_are_refused_by_the_core_itself() -> None:
     maps, weight, bias = (t.float() for t in tensors())
     for wrong in ((maps[:, :47], weight, bias), (maps, weight[:2], bias), (maps, weight, bias[:2])):
-        with pytest.raises(ValueError, match=r"wanted|expected"):
+        with pytest.raises(ValueError, match="expected"):
             native_primary(*wrong)

@@ -345,12 +345,12 @@ def test_wrong_sizes_are_refused_by_the_core_itself() -> None:
         (grad, pose, weight[:16]),
         (grad, pose, weight[:, :, 1:]),
     ):
-        with pytest.raises(ValueError, match=r"wanted|expected"):
+        with pytest.raises(ValueError, match="expected"):
             native_residual_backward_weight(*inputs)
     for of, by in ((pose[:, :16], weight), (pose, weight[:16]), (pose, weight[:, :, 1:]), (pose, weight[:, :, :1, :1])):
-        with pytest.raises(ValueError, match=r"wanted|expected"):
+        with pytest.raises(ValueError, match="expected"):
             native_residual(of, by, bias, skip=True)
-        with pytest.raises(ValueError, match=r"wanted|expected"):
+        with pytest.raises(ValueError, match="expected"):
             native_residual_backward_pose(of, by, skip=True)
     with pytest.raises(ValueError, match="bias"):
         native_residual(pose, weight, bias[:16], skip=True)

@@ -39,7 +39,9 @@ def test_killed_three_times_ends_with_the_same_bits(images: Path, tmp_path: Path
     assert whole.returncode == 0, err
     assert err == ""  # neither Lightning's banners nor warnings
     assert "\x1b" not in out
-    assert out.splitlines()[-1].startswith("test error: ")
+    *_, error, report = out.splitlines()
+    assert error.startswith("test error: ")
+    assert report == "report: whole/report.html"
     assert weights(tmp_path / killed) == weights(tmp_path / "whole")
     assert rows_without_times(tmp_path / killed) == rows_without_times(tmp_path / "whole")
 
@@ -75,5 +77,5 @@ def test_signals_end_a_process_after_a_checkpoint(images: Path, tmp_path: Path) 
         assert (process.returncode, err) == (code, "")
         last = out.splitlines()[-1]
         assert last.startswith("stopped after step ")
-        assert last.endswith(f"by {number.name}; go on with: torchcaps train --resume run")
+        assert last.endswith(f"by {number.name}; continue with: torchcaps train --resume run")
         arguments = ["--resume", "run"]

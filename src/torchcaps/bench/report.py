@@ -9,7 +9,7 @@ from torchcaps.bench.measure import Spread, key, ratio, spread, total
 from torchcaps.bench.plan import CNN, HYBRID, METHODS
 from torchcaps.bench.routing import ALL
 from torchcaps.functional.registry import routing_method
-from torchcaps.runs.tables import Table
+from torchcaps.runs.text import Table
 
 Result = dict[str, Any]
 FEW_ROUNDS = 4  # fewer are said beside the ratio

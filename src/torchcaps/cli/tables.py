@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from torchcaps.classifier.evaluation import Evaluation
-from torchcaps.runs.tables import Table as TextTable
+from torchcaps.runs.text import Table as TextTable
 
 WIDEST = 16  # classes in a matrix; more do not fit on a screen
 PAIRS = 15  # the most frequent mistakes, where there is no matrix

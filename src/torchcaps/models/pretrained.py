@@ -49,8 +49,8 @@ def shipped_folder(name: str) -> Path:
     if root is None or name not in list_pretrained():
         raise OptionError(f"there is no pretrained network {name!r}; there are {listing()}")
     folder = root / name
-    for file, wanted in read_manifest(root)[name]["files"].items():
-        check_file(folder / file, wanted)
+    for file, expected in read_manifest(root)[name]["files"].items():
+        check_file(folder / file, expected)
     return folder
 
 
@@ -59,16 +59,16 @@ def _installed() -> dict[str, dict[str, Any]]:
     return {} if root is None else read_manifest(root)
 
 
-def check_file(path: Path, wanted: str) -> None:
+def check_file(path: Path, expected: str) -> None:
     """Raise unless a file has the checksum of the manifest."""
     try:
         found = sha256(path)
     except OSError as error:
         reason = error.strerror or error
         raise PretrainedError(f"{path} cannot be read ({reason}): install torchcaps-weights again") from error
-    if found != wanted:
+    if found != expected:
         raise PretrainedError(
-            f"{path} is not the file that was shipped: its sha256 is {found}, expected {wanted}; "
+            f"{path} is not the file that was shipped: its sha256 is {found}, expected {expected}; "
             "install torchcaps-weights again"
         )
 

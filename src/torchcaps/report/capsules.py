@@ -7,7 +7,7 @@ from torch.nn.functional import one_hot
 from torchcaps.report.markup import Html, Section, lead, section, tag
 from torchcaps.report.pictures import picture, strip
 from torchcaps.report.samples import Subject, of_class, shown_classes, surest
-from torchcaps.runs.numbers import MINUS, SIGMA, short
+from torchcaps.runs.text import MINUS, SIGMA, short
 from torchcaps.types import POSE_SIZE
 
 CLASSES, PER_CLASS = 10, 6

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torchcaps.report.markup import Html, tag
-from torchcaps.runs.numbers import percent, short
 from torchcaps.runs.run import Point
+from torchcaps.runs.text import percent, short
 
 
 @dataclass(frozen=True)

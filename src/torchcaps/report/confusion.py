@@ -6,7 +6,7 @@ from torch import Tensor
 from torchcaps.classifier.evaluation import Evaluation
 from torchcaps.report.markup import Html, Section, lead, scroll_box, section, tag
 from torchcaps.report.pictures import picture
-from torchcaps.runs.numbers import count, percent
+from torchcaps.runs.text import count, percent
 
 MOST_CLASSES = 20  # of more, the matrix is a picture
 UPRIGHT = 6  # from more columns than that on, their names stand upright

@@ -3,8 +3,8 @@
 from torchcaps.classifier.evaluation import Evaluation
 from torchcaps.report.charts import Series, line_chart
 from torchcaps.report.markup import Html, Section, lead, section, tag
-from torchcaps.runs.numbers import NOTHING, count, percent
 from torchcaps.runs.run import Point, Run
+from torchcaps.runs.text import NOTHING, count, percent
 
 MOST_BARS = 20  # classes beside the chart; of more, the hardest are listed with the confusion matrix
 FEW_EPOCHS = 3  # so few means say less than the rows that they are made of

@@ -6,8 +6,8 @@ from typing import Any
 
 from torchcaps.report.markup import Html, Section, section, tag
 from torchcaps.report.samples import Subject
-from torchcaps.runs.numbers import NOTHING, count, duration, percent, short
 from torchcaps.runs.run import Run
+from torchcaps.runs.text import NOTHING, count, duration, percent, short
 
 ROUTINGS = {"frem": "FREM", "frms": "FRMS", "em": "EM"}
 

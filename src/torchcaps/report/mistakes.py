@@ -5,7 +5,7 @@ import math
 from torchcaps.report.markup import Html, Section, lead, section, tag
 from torchcaps.report.pictures import picture
 from torchcaps.report.samples import Subject
-from torchcaps.runs.numbers import NOTHING, count
+from torchcaps.runs.text import NOTHING, count
 
 MOST = 12
 

@@ -10,7 +10,7 @@ from torchcaps.classifier.explain import Explanation, explain, heat_overlay
 from torchcaps.report.markup import Html, Section, lead, section, tag
 from torchcaps.report.pictures import picture
 from torchcaps.report.samples import Subject, of_class, shown_classes
-from torchcaps.runs.numbers import TIMES, short
+from torchcaps.runs.text import TIMES, short
 
 IMAGES = 6
 

@@ -1,6 +1,10 @@
-"""Numbers as people read them."""
+"""Numbers and tables as people read them."""
+
 
 import math
+
+from dataclasses import dataclass
+
 
 SPACE = "\N{NO-BREAK SPACE}"
 NOTHING = "\N{EN DASH}"  # where a value is missing
@@ -51,3 +55,19 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, left = divmod(minutes, 60)
     return f"{hours} h {left} min" if hours else f"{minutes} min {rest} s"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells of text; rows that belong together have the same first cell."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    note: str = ""
+
+    def as_markdown(self) -> str:
+        """The table and its note; the title is the reader's to write."""
+        lines = [self.columns, ["---"] * len(self.columns), *self.rows]
+        table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        return f"{table}\n\n{self.note}" if self.note else table
