@@ -15,7 +15,6 @@ from torch.utils._pytree import tree_leaves
 
 from torchcaps.classifier import Classifier, load, save
 from torchcaps.models.files import CARD, WEIGHTS, ModelFileError
-from torchcaps.models.pretrained import shipped_folder
 
 Tiny = Callable[..., Classifier]
 MOST = 1_000_000  # values of a tensor: the tiny network's largest has some thousands, images at use some more
@@ -166,8 +165,3 @@ def test_weights_of_a_type_that_no_network_has(tiny: Tiny, tmp_path: Path) -> No
     save_file(weights, tmp_path / WEIGHTS)
     with pytest.raises(ModelFileError, match=r"primary.pose.bias is of type F8"):
         load(tmp_path)
-
-
-def test_shipped_networks_are_within_the_limits() -> None:
-    for name in ("mnist", "fashion-mnist", "smallnorb"):
-        assert load(shipped_folder(name)).classes
