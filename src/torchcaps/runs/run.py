@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from torchcaps.errors import UserError
-from torchcaps.runs.metrics import read_rows
 from torchcaps.runs.folder import METRICS, RESULT, RUN
+from torchcaps.runs.metrics import read_rows
 
 Point = tuple[float, float]
 

@@ -1,10 +1,7 @@
 """Numbers and tables as people read them."""
 
-
 import math
-
 from dataclasses import dataclass
-
 
 SPACE = "\N{NO-BREAK SPACE}"
 NOTHING = "\N{EN DASH}"  # where a value is missing
