@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from torchcaps.cli.commands import evaluate_command, predict_command
 
 import torchcaps
 from torchcaps import create_model, list_pretrained
+from torchcaps.cli.evaluate import evaluate_command
+from torchcaps.cli.predict import predict_command
 from torchcaps.errors import OptionError
 from torchcaps.models import HybridNetwork
 from torchcaps.models import pretrained as shipped
