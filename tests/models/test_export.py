@@ -10,34 +10,25 @@ from torch.testing import assert_close
 
 from support import tiny_hybrid
 from torchcaps import Classified, create_model, use_backend
-from torchcaps.models import BaselineCnn, Network
-
-
-def cnn() -> Network:
-    return BaselineCnn((6,), (3,), num_classes=3, image_size=8, first_channels=4)
-
 
 NETWORKS = {
-    "hybrid": tiny_hybrid,
+    "native": lambda: tiny_hybrid(),
     "normed": lambda: tiny_hybrid(norm="batch").eval(),
-    "shared": lambda: tiny_hybrid(class_shared=True, class_coordinates=True),
-    "cnn": cnn,
+    "partly reference": lambda: tiny_hybrid(class_shared=True, class_coordinates=True, iterations=1),
 }
 
 
-@pytest.mark.parametrize("backend", ["auto", "reference"])
 @pytest.mark.parametrize("make", NETWORKS.values(), ids=NETWORKS)
-def test_compiles_with_sizes_that_are_symbols(make, backend: str) -> None:
+def test_compiles_with_sizes_that_are_symbols(make) -> None:
     torch._dynamo.reset()
     torch.manual_seed(0)
     network = make()
     compiled = torch.compile(network, dynamic=True, fullgraph=True, backend="aot_eager")
-    with use_backend(backend):
-        for batch in (3, 5):
-            image = torch.randn(batch, 1, 8, 8)
-            output = compiled(image)
-            assert_close(tuple(output), tuple(network(image)), rtol=1e-4, atol=1e-5)
-            output.activation.sum().backward()
+    for batch in (3, 5):
+        image = torch.randn(batch, 1, 8, 8)
+        output = compiled(image)
+        assert_close(tuple(output), tuple(network(image)), rtol=1e-4, atol=1e-5)
+        output.activation.sum().backward()
 
 
 def test_a_network_of_the_paper_compiles_with_symbols() -> None:
@@ -49,9 +40,9 @@ def test_a_network_of_the_paper_compiles_with_symbols() -> None:
 
 
 @pytest.mark.parametrize("backend", ["native", "reference"])
-def test_a_saved_program_loads_where_torchcaps_is_imported(backend: str, tmp_path: Path) -> None:
+def test_a_saved_program_loads_where_torchcaps_is_imported_only(backend: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    network, image = tiny_hybrid().eval(), torch.randn(2, 1, 8, 8)
+    network, image = tiny_hybrid(iterations=1).eval(), torch.randn(2, 1, 8, 8)
     with use_backend(backend):
         program = torch.export.export(network, (image,), dynamic_shapes={"image": {0: torch.export.Dim("batch")}})
     path = tmp_path / "network.pt2"
@@ -61,8 +52,8 @@ def test_a_saved_program_loads_where_torchcaps_is_imported(backend: str, tmp_pat
     assert isinstance(found, Classified)
     assert_close(tuple(found), tuple(network(image)))
 
-    load = f"torch.export.load({str(path)!r})"
-    for imports, works in (("torch, torchcaps", True), ("torch", False)):
-        run = subprocess.run([sys.executable, "-c", f"import {imports}; {load}"], capture_output=True, text=True)
-        assert (run.returncode == 0) == works, run.stderr
-        assert works or "torchcaps" in run.stderr  # says what is missing
+    if backend == "native":  # elsewhere: an operator that is not there is named
+        run = [sys.executable, "-c", f"import torch; torch.export.load({str(path)!r})"]
+        without = subprocess.run(run, capture_output=True, text=True, check=False)
+        assert without.returncode
+        assert "torch.ops.torchcaps.primary" in without.stderr
