@@ -39,6 +39,7 @@ def tiny_plan() -> Plan:
     )
 
 
+@pytest.mark.slow
 @needs_core
 @needs_matplotlib
 def test_a_run_writes_json_plots_and_tables(

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
 MEGABYTE = 2**20
 
 
+@pytest.mark.slow
 def test_known_allocations() -> None:
     sizes = [64 * MEGABYTE, 256 * MEGABYTE, 64 * MEGABYTE]
     for size, peak in zip(sizes, peak_memory([AllocationCase(size) for size in sizes]), strict=True):

@@ -95,6 +95,7 @@ def test_other_types(dtype: torch.dtype) -> None:
     assert layer.log_bandwidth.grad.isfinite()
 
 
+@pytest.mark.slow
 def test_compiled_natively_with_gradients() -> None:
     layer = CapsuleConv2d(2, 3, learn_bandwidth=True, bandwidth=3.0)
     twin = copy.deepcopy(layer)
