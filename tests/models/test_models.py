@@ -282,7 +282,7 @@ def test_reconstruct_wants_a_decoder() -> None:
         ("hybrid32", {"first_channels": 0}, ValueError, "=0.*at least 1"),
         ("hybrid32", {"num_classes": 0}, ValueError, "num_classes=0.*at least 1"),
         ("cnn32", {"in_channels": 0}, ValueError, "in_channels=0.*at least 1"),
-        ("hybrid32", {"routing": "fern"}, ValueError, "'fern'.*one of.*frem"),
+        ("hybrid32", {"routing": "fern"}, ValueError, "'fern'.*expected one of.*frem"),
         ("hybrid32", {"iterations": 0}, ValueError, "iterations=0.*at least 1"),
         ("hybrid32", {"conv_init": "zero"}, ValueError, "'zero'.*paper, torch"),
         ("cnn32", {"conv_init": "zero"}, ValueError, "'zero'.*paper, torch"),
