@@ -11,6 +11,7 @@ from torchcaps.models.registry import register_model
 from torchcaps.nn.initial import ConvInit, Device, convolution
 from torchcaps.nn.norm import Convolution, Norm
 from torchcaps.nn.routed import check_positive
+from torchcaps.ops.layout import channels_last
 from torchcaps.types import Scores
 
 
@@ -48,7 +49,7 @@ class BaselineCnn(Network):
     def forward(self, image: Tensor) -> Scores:
         """``[B, in_channels, S, S]`` -> activation and logits ``[B, num_classes]``."""
         self.check_image(image)
-        logits = self.layers(image).mean((2, 3))
+        logits = self.layers(channels_last(image)).mean((2, 3))
         return Scores(logits.softmax(1), logits)
 
 
