@@ -31,7 +31,7 @@ template <class T>
 Array array_of(const T& t, const char* name) {
     Array a = {};
     if (t.ndim() > 4)
-        throw std::invalid_argument(std::string(name) + ": got " + std::to_string(t.ndim()) + " dimensions, wanted at most 4");
+        throw std::invalid_argument(std::string(name) + ": got " + std::to_string(t.ndim()) + " dimensions, expected at most 4");
     a.data = const_cast<float*>(t.data());
     a.dimensions = int64_t(t.ndim());
     for (size_t k = 0; k < t.ndim(); ++k) a.shape[k] = int64_t(t.shape(k)), a.stride[k] = t.stride(k);

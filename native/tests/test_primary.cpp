@@ -64,7 +64,7 @@ struct Head {
         for (size_t k = 0; k < c; ++k) near(grad_bias[k], by_bias[k], "gradient of the bias");
     }
     void near(float found, double wanted, const char* what) const {
-        CHECK(std::fabs(double(found) - wanted) <= 2e-5 * (1 + std::fabs(wanted)), "%s of %dx%dx%dx%d (%s): %g, wanted %g", what,
+        CHECK(std::fabs(double(found) - wanted) <= 2e-5 * (1 + std::fabs(wanted)), "%s of %dx%dx%dx%d (%s): %g, expected %g", what,
               int(batch), int(height), int(width), int(n), kernels_in_use().name, double(found), wanted);
     }
 };

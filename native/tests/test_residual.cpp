@@ -103,7 +103,7 @@ struct Convolution {
         for (const Sum& sum : sums) size = std::max(size, sum.size);
         for (size_t k = 0; k < sums.size(); ++k)
             CHECK(std::fabs(double(start(found)[k]) - sums[k].value) <= 6e-6 * size,
-                  "%s of %dx%dx%dx%d, kernel %d (%s), at %zu: %.9g, wanted %.9g", what, int(batch), int(height), int(width),
+                  "%s of %dx%dx%dx%d, kernel %d (%s), at %zu: %.9g, expected %.9g", what, int(batch), int(height), int(width),
                   int(channels), int(kernel), kernels_in_use().name, k, double(start(found)[k]), sums[k].value);
     }
     // The error relative to the values, both by their mean squares.
@@ -187,7 +187,7 @@ void test_convolution_arrays() {
     forward("dimensions", [](auto& a) { a.input.dimensions = 3; });
     forward("dimensions", [](auto& a) { a.weight.dimensions = 2; });
     forward("only the batch", [](auto& a) { a.input.shape[2] = 0; });
-    forward("wanted 3 or 5", [](auto& a) { a.weight.shape[1] = 7; });
+    forward("expected 3 or 5", [](auto& a) { a.weight.shape[1] = 7; });
     forward("weight", [](auto& a) { a.weight.shape[2] = 5; });
     forward("weight", [](auto& a) { a.weight.shape[0] = 16; });
     forward("bias", [](auto& a) { a.bias.shape[0] = 31; });
@@ -197,7 +197,7 @@ void test_convolution_arrays() {
     forward("too large", [](auto& a) { a.input.shape[0] = a.input.shape[1] = int64_t(1) << 40; });
     forward("too large", [](auto& a) { a.input.shape[3] = a.weight.shape[0] = a.weight.shape[3] = int64_t(1) << 60; });
     gradient("multiple of 16", [](auto& a) { a.pose.shape[3] -= 1; });
-    gradient("wanted 3 or 5", [](auto& a) { a.grad_weight.shape[1] = 1; });
+    gradient("expected 3 or 5", [](auto& a) { a.grad_weight.shape[1] = 1; });
     gradient("grad:", [](auto& a) { a.grad.shape[0] += 1; });
     gradient("grad_weight", [](auto& a) { a.grad_weight.shape[0] = 16; });
     gradient("memory", [](auto& a) { a.grad.data = nullptr; });

@@ -234,5 +234,5 @@ def test_each_text_of_only_has_to_match() -> None:
     with pytest.raises(OptionError, match="--only imagenet mnits-frem: no run has that in its name"):
         chosen(jobs, ["mnist-frem", "imagenet", "variant", "mnits-frem"])
     for only in ([], [""], ["mnist-frem", " "]):
-        with pytest.raises(OptionError, match="--only wants names or parts of names; there are smallnorb-frms, "):
+        with pytest.raises(OptionError, match="--only expects names or parts of names; there are smallnorb-frms, "):
             chosen(jobs, only)

@@ -11,7 +11,7 @@ from torchcaps.models import HybridNetwork
 # Of each tensor in the l2 norm. A forward pass of some ten layers leaves 1e-6 (EM: 1e-5, it divides by variances).
 # Gradients meet kinks, |u - v| of l1 and ReLU: of millions of terms, rounding puts a few on the other side. That is up
 # to 1.2e-3 of a parameter's gradient, measured for both networks and three scales of votes; without it 1e-6 to 1e-5.
-# One field of one image left out of the first layer's gradient is 7e-3 or more of its weight's, a border 1e-1.
+# One field of one image left out of the first layer's gradient is 6.6e-3 or more of its weight's, a border 1e-1.
 OUTPUT, GRADIENT = 5e-5, 3e-3
 
 

@@ -30,7 +30,7 @@ void check_shape(const Array& a, const Shape& wanted, const char* name) {
     int64_t count = 1;
     for (size_t k = 0; same && k < wanted.size(); ++k) same = a.shape[k] == wanted[k];
     if (!same)
-        refuse(std::string(name) + ": got shape " + text_of(a.shape, a.dimensions) + ", wanted " +
+        refuse(std::string(name) + ": got shape " + text_of(a.shape, a.dimensions) + ", expected " +
                text_of(wanted.data(), int64_t(wanted.size())));
     for (int64_t size : wanted) count = product(count, size);
     product(count, sizeof(float));
@@ -47,7 +47,7 @@ void check_contiguous(const Array& a, const char* name) {
     int64_t wanted = 1;
     for (int64_t k = a.dimensions - 1; k >= 0 && !is_empty(a); --k) {
         if (a.shape[k] > 1 && a.stride[k] != wanted)
-            refuse(std::string(name) + ": got strides " + text_of(a.stride, a.dimensions) + ", wanted a contiguous array");
+            refuse(std::string(name) + ": got strides " + text_of(a.stride, a.dimensions) + ", expected a contiguous array");
         wanted = product(wanted, a.shape[k]);
     }
 }
@@ -61,7 +61,7 @@ void check_strides(const Array& a, const char* name) {
     product(last, sizeof(float));
     const int64_t k = a.dimensions - 1;
     if (a.shape[k] > 1 && a.stride[k] != 1)
-        refuse(std::string(name) + ": got stride " + std::to_string(a.stride[k]) + " in the last dimension, wanted 1 (channels last)");
+        refuse(std::string(name) + ": got stride " + std::to_string(a.stride[k]) + " in the last dimension, expected 1 (channels last)");
 }
 
 Map map_of(const Array& a) {
@@ -82,7 +82,7 @@ int64_t out_size(int64_t size, const Options& o, int k) {
 
 void check_dimensions(const Array& a, int64_t wanted, const char* name) {
     if (a.dimensions != wanted)
-        refuse(std::string(name) + ": got " + std::to_string(a.dimensions) + " dimensions, wanted " + std::to_string(wanted));
+        refuse(std::string(name) + ": got " + std::to_string(a.dimensions) + " dimensions, expected " + std::to_string(wanted));
 }
 void check_dense(const Array& a, const Shape& wanted, const char* name) {
     check_shape(a, wanted, name);
@@ -94,8 +94,8 @@ Problem check_forward(const Options& o, const ForwardArrays& a) {
     p.options = o;
     if (a.pose.dimensions != 4 || a.activation.dimensions != 4)
         refuse("pose and activation: got " + std::to_string(a.pose.dimensions) + " and " + std::to_string(a.activation.dimensions) +
-               " dimensions, wanted [batch, height, width, channels]");
-    if (a.weight.dimensions != 4) refuse("weight: got " + std::to_string(a.weight.dimensions) + " dimensions, wanted 4");
+               " dimensions, expected [batch, height, width, channels]");
+    if (a.weight.dimensions != 4) refuse("weight: got " + std::to_string(a.weight.dimensions) + " dimensions, expected 4");
     p.batch = a.pose.shape[0], p.height = a.pose.shape[1], p.width = a.pose.shape[2], p.capsules = a.activation.shape[3];
     p.outputs = a.weight.shape[1];
     for (int64_t size : {p.batch, p.height, p.width, p.capsules, p.outputs})
@@ -171,7 +171,7 @@ void check_affine(Problem& p, const Array& scale, const Array& shift) {
 }
 
 void check_threads(int64_t threads) {
-    if (threads < 1 || threads > 1024) refuse("threads: got " + std::to_string(threads) + ", wanted 1 to 1024");
+    if (threads < 1 || threads > 1024) refuse("threads: got " + std::to_string(threads) + ", expected 1 to 1024");
 }
 
 }  // namespace torchcaps

@@ -61,7 +61,7 @@ void set_vector_path(const std::string& name) {
         }
         known += std::string(", '") + path.kernels->name + "'";
     }
-    throw std::invalid_argument("vector path: got '" + name + "', wanted one of " + known);
+    throw std::invalid_argument("vector path: got '" + name + "', expected one of " + known);
 }
 
 }  // namespace torchcaps

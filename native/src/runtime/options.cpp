@@ -10,7 +10,7 @@ namespace {
 constexpr int64_t kLargestSize = std::numeric_limits<int32_t>::max();   // so that sums of a few sizes cannot overflow
 
 [[noreturn]] void refuse(const std::string& name, const std::string& got, const std::string& wanted) {
-    throw std::invalid_argument(name + ": got " + got + ", wanted " + wanted);
+    throw std::invalid_argument(name + ": got " + got + ", expected " + wanted);
 }
 
 void read_pair(int64_t* to, const Pair& from, const char* name, int64_t least) {

@@ -15,7 +15,7 @@ Primary sizes_of(const Array& weight, const Array& map) {
     check_dimensions(weight, 4, "weight");
     check_dimensions(map, 4, "pose");
     p.capsules = weight.shape[0];
-    if (p.capsules < 1) refuse("weight: got " + std::to_string(p.capsules) + " capsules, wanted at least 1");
+    if (p.capsules < 1) refuse("weight: got " + std::to_string(p.capsules) + " capsules, expected at least 1");
     p.positions = product(product(map.shape[0], map.shape[1]), map.shape[2]);
     check_dense(weight, {p.capsules, product(kPoseSize, p.capsules), 1, 1}, "weight");
     p.weight = weight.data;

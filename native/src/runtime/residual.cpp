@@ -18,9 +18,9 @@ Residual sizes_of(const Array& map, const char* name, const Array& weight, const
     p.batch = map.shape[0], p.height = map.shape[1], p.width = map.shape[2], p.channels = map.shape[3], p.kernel = weight.shape[1];
     if (p.batch < 0 || p.height < 1 || p.width < 1) refuse(std::string(name) + ": only the batch may be empty");
     if (p.channels < 1 || p.channels % kPoseSize != 0)
-        refuse(std::string(name) + ": got " + std::to_string(p.channels) + " channels, wanted a multiple of " + std::to_string(kPoseSize));
+        refuse(std::string(name) + ": got " + std::to_string(p.channels) + " channels, expected a multiple of " + std::to_string(kPoseSize));
     if (p.kernel != 3 && p.kernel != 5)
-        refuse(std::string(weight_name) + ": got kernel size " + std::to_string(p.kernel) + ", wanted 3 or 5");
+        refuse(std::string(weight_name) + ": got kernel size " + std::to_string(p.kernel) + ", expected 3 or 5");
     check_dense(map, {p.batch, p.height, p.width, p.channels}, name);
     check_dense(weight, {p.channels, p.kernel, p.kernel, p.channels}, weight_name);
     product(product(p.channels, p.channels), 64 * sizeof(float));   // filters at 36 points; all else is smaller or bounded

@@ -20,6 +20,7 @@ from rich.console import Console
 from torchcaps.classifier import Classifier, evaluate
 from torchcaps.data import BatchLoader, DataError, Split
 from torchcaps.errors import OptionError
+from torchcaps.functional.registry import routing_method
 from torchcaps.models.files import mismatch
 from torchcaps.runs.folder import BEST, LAST, RunFolderError
 from torchcaps.train.averaging import MeanOfWeights
@@ -31,8 +32,6 @@ from torchcaps.train.progress import ProgressLine
 from torchcaps.train.recipe import Recipe
 
 CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EACCES, errno.EPERM, errno.EROFS)
-# Methods whose activations do not depend on all parameters, which processes that share gradients have to know.
-UNUSED_PARAMETERS = ("agreement", "frms_variant")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,9 +133,9 @@ def _strategy(recipe: Recipe, resources: Resources) -> DDPStrategy | str:
     if resources.processes == 1:
         return "auto"
     backend = "nccl" if torch.cuda.is_available() else "gloo"
-    return DDPStrategy(
-        process_group_backend=backend, find_unused_parameters=recipe.network.routing in UNUSED_PARAMETERS
-    )
+    # Then the convolution of the activations has no gradient, which processes that share gradients have to know.
+    unused = not routing_method(recipe.network.routing).uses_activation
+    return DDPStrategy(process_group_backend=backend, find_unused_parameters=unused)
 
 
 def check_checkpoint(path: Path, module: TrainingModule, training: BatchLoader) -> int:
