@@ -4,9 +4,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from torchcaps.functional.registry import routing_method
 from torchcaps.models.network import Network
 from torchcaps.models.pretrained import pretrained_network
-from torchcaps.nn.routed import as_method
 
 _MODELS: dict[str, Callable[..., Network]] = {}
 
@@ -68,7 +68,7 @@ def model_options(build: Callable[..., Network], options: dict[str, Any]) -> dic
     keyword = inspect.Parameter.KEYWORD_ONLY
     known = {key: argument.default for key, argument in arguments.items() if argument.kind is keyword}
     if "routing" in arguments:
-        method = as_method(options.get("routing", arguments["routing"].default))
+        method = routing_method(options.get("routing", arguments["routing"].default))
         known |= {key: value for key, value in method.options.items() if key not in known}
     of_build = inspect.signature(build).parameters
     return {key: of_build[key].default if key in of_build else value for key, value in known.items()}

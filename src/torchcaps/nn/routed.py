@@ -55,7 +55,7 @@ class RoutedLayer(nn.Module):
             raise ValueError(f"beta_init={beta_init!r}: expected one of {', '.join(BETA_INITS)}")
         self.in_capsules, self.out_capsules = in_capsules, out_capsules
         self.transform_std, self.beta_init = transform_std, beta_init
-        self.method = as_method(routing)
+        self.method = routing_method(routing)
         self.routing_options = {"iterations": iterations, **routing_options}
         self.method.check_options(self.routing_options)
         if learn_bandwidth and "bandwidth" not in self.method.options:
@@ -159,11 +159,6 @@ class RoutedLayer(nn.Module):
         options = "".join(f", {name}={value}" for name, value in self.routing_options.items())
         learned = "" if self.log_bandwidth is None else ", learn_bandwidth=True"
         return f"routing={self.method.name}{options}{learned}"
-
-
-def as_method(routing: str | RoutingMethod) -> RoutingMethod:
-    """A routing method, given itself or by its name."""
-    return routing if isinstance(routing, RoutingMethod) else routing_method(routing)
 
 
 @contextmanager

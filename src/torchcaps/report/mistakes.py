@@ -27,7 +27,7 @@ def mistakes(subject: Subject) -> Section:
             tag(
                 "li",
                 picture(image, f"test image {index}: {true}, classified as {taken}"),
-                _line("predicted", taken, float(values[said]), "mistaken"),
+                _line("guess", taken, float(values[said]), "mistaken"),
                 _line("true", true, float(values[label]), ""),
                 title=f"test image {index}",
             )
