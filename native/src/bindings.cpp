@@ -41,12 +41,13 @@ Array array_of(const T& t, const char* name) {
 // scale and shift: both or neither.
 void forward(const Constant& pose, const Constant& activation, const Constant& weight, const Constant& first,
              const Constant& second, const Tensor& out_pose, const Tensor& out_activation, const Spec& spec, int64_t threads,
-             const std::optional<Constant>& scale, const std::optional<Constant>& shift) {
+             const std::optional<Constant>& offset, const std::optional<Constant>& scale, const std::optional<Constant>& shift) {
     check_threads(threads);
     Problem problem = check_forward(
         spec.options, {array_of(pose, "pose"), array_of(activation, "activation"), array_of(weight, "weight"),
                        array_of(first, "first"), array_of(second, "second"), array_of(out_pose, "out_pose"),
                        array_of(out_activation, "out_activation")});
+    if (offset) check_offset(problem, array_of(*offset, "offset"));
     if (scale.has_value() != shift.has_value()) throw std::invalid_argument("scale and shift: got one, expected both or neither");
     if (scale) check_affine(problem, array_of(*scale, "scale"), array_of(*shift, "shift"));
     nb::gil_scoped_release release;
@@ -57,15 +58,16 @@ void backward(const Constant& pose, const Constant& activation, const Constant& 
               const Constant& second, const Constant& out_pose, const Constant& out_activation, const Constant& grad_out_pose,
               const Constant& grad_out_activation, const Tensor& grad_pose, const Tensor& grad_activation,
               const Tensor& grad_weight, const Tensor& grad_first, const Tensor& grad_second,
-              const Tensor& grad_bandwidth, const Spec& spec, int64_t threads) {
+              const Tensor& grad_bandwidth, const Spec& spec, int64_t threads, const std::optional<Constant>& offset) {
     check_threads(threads);
-    const Problem problem = check_backward(
+    Problem problem = check_backward(
         spec.options,
         {array_of(pose, "pose"), array_of(activation, "activation"), array_of(weight, "weight"), array_of(first, "first"),
          array_of(second, "second"), array_of(out_pose, "out_pose"), array_of(out_activation, "out_activation")},
         {array_of(grad_out_pose, "grad_out_pose"), array_of(grad_out_activation, "grad_out_activation"),
          array_of(grad_pose, "grad_pose"), array_of(grad_activation, "grad_activation"), array_of(grad_weight, "grad_weight"),
          array_of(grad_first, "grad_first"), array_of(grad_second, "grad_second"), array_of(grad_bandwidth, "grad_bandwidth")});
+    if (offset) check_offset(problem, array_of(*offset, "offset"));
     nb::gil_scoped_release release;
     run_backward(problem, grad_weight.data(), grad_first.data(), grad_second.data(), grad_bandwidth.data(), int(threads));
 }
@@ -147,11 +149,11 @@ NB_MODULE(_native, m) {
     // A conversion would copy, and an output written into a copy is lost.
     const auto array = [](const char* name) { return nb::arg(name).noconvert(); };
     m.def("forward", &forward, array("pose"), array("activation"), array("weight"), array("first"), array("second"), array("out_pose"), array("out_activation"),
-          "spec"_a, "threads"_a, array("scale") = nb::none(), array("shift") = nb::none(),
-          "Routes every field of a map; writes out_activation, and to out_pose the poses, or scale pose + shift.");
+          "spec"_a, "threads"_a, array("offset") = nb::none(), array("scale") = nb::none(), array("shift") = nb::none(),
+          "Routes every field of a map, offset added to its votes; writes out_activation, and to out_pose the poses, or scale pose + shift.");
     m.def("backward", &backward, array("pose"), array("activation"), array("weight"), array("first"), array("second"), array("out_pose"), array("out_activation"),
           array("grad_out_pose"), array("grad_out_activation"), array("grad_pose"), array("grad_activation"), array("grad_weight"), array("grad_first"),
-          array("grad_second"), array("grad_bandwidth"), "spec"_a, "threads"_a, "Gradients of forward; recomputes the votes, overwrites the grad_ arrays.");
+          array("grad_second"), array("grad_bandwidth"), "spec"_a, "threads"_a, array("offset") = nb::none(), "Gradients of forward; recomputes the votes, overwrites the grad_ arrays.");
     m.def("primary_forward", &primary_forward, array("map"), array("weight"), array("bias"), array("pose"), array("activation"),
           "threads"_a, "The head of the primary capsules: writes pose = relu(map) and activation = sigmoid(weight pose + bias).");
     m.def("primary_backward", &primary_backward, array("pose"), array("activation"), array("weight"), array("grad_pose"),

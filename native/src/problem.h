@@ -40,6 +40,7 @@ struct Problem {
 
     Map pose, activation;                               // 16 * capsules and capsules channels
     const float *weight, *first, *second;               // as the caller holds them
+    const float* offset;                                // [inputs][16]: added to the votes for every output; or null
     const float *scale, *shift;                         // [16 outputs]: out_pose = scale pose + shift; or null
     Map out_pose, out_activation;                       // contiguous; read by the backward pass
     Map grad_out_pose, grad_out_activation;
@@ -71,7 +72,7 @@ constexpr int kPrimaryRows = 4;
 // channels is a multiple of 16, kernel is 3 or 5.
 struct Residual {
     int64_t batch, height, width, channels, kernel;
-    const float *input, *weight, *bias;                 // weight [output][tap][input]
+    const float *input, *weight, *bias;                 // weight [output][input][tap]
     bool reversed;                                      // the filter's axes exchanged, its taps reversed: the input's gradient
     bool skip;                                          // whether the input is added to the convolution
     float* output;

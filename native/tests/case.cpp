@@ -38,16 +38,17 @@ void Case::prepare() {
     fill(grad_out_activation, batch * out_height * out_width * outputs, 0.0f, 1.0f);
     fill(scale_out, 16 * outputs, 1.0f, 0.5f);
     fill(shift_out, 16 * outputs, 0.0f, 1.0f);
+    fill(offset, inputs * 16, 0.0f, shifted ? 0.5f : 0.0f);
 }
 
 std::string Case::name() const {
     char text[400];
     std::snprintf(text, sizeof text,
-                  "%s %s (%s) %s %s T=%d h=%g (%g) map %dx%dx%dx%d -> %d, kernel %dx%d stride %dx%d padding %dx%d scale %g budget %d seed %u (%s)",
+                  "%s %s (%s) %s %s T=%d h=%g (%g) map %dx%dx%dx%d -> %d, kernel %dx%d stride %dx%d padding %dx%d scale %g budget %d shifted %d seed %u (%s)",
                   values.method.c_str(), values.kernel.c_str(), values.activation_kernel.c_str(), values.distance.c_str(),
                   values.normalize.c_str(), int(values.iterations), values.bandwidth, values.activation_bandwidth, int(batch), int(height), int(width), int(capsules), int(outputs),
                   int(values.kernel_size.first), int(values.kernel_size.second), int(values.stride.first), int(values.stride.second),
-                  int(values.padding.first), int(values.padding.second), double(scale), int(values.vote_budget), seed,
+                  int(values.padding.first), int(values.padding.second), double(scale), int(values.vote_budget), int(shifted), seed,
                   kernels_in_use().name);
     return text;
 }
@@ -84,6 +85,7 @@ Outputs Case::forward(int threads, bool affine) {
     a.pose = input(pose, wide_pose, 16 * capsules);
     a.activation = input(activation, wide_activation, capsules);
     Problem p = check_forward(make_options(values), a);
+    if (shifted) check_offset(p, dense_array(offset, {inputs, 16}));
     if (affine) check_affine(p, dense_array(scale_out, {16 * outputs}), dense_array(shift_out, {16 * outputs}));
     run_forward(p, threads);
     return o;
@@ -104,7 +106,9 @@ Gradients Case::backward(const Outputs& outputs_of_forward, int threads) {
     const BackwardArrays b = {like(a.out_pose, grad_out_pose), like(a.out_activation, grad_out_activation), like(a.pose, g.pose),
                               like(a.activation, g.activation), like(a.weight, g.weight), like(a.first, g.first),
                               like(a.second, g.second), dense_array(g.bandwidth, {})};
-    run_backward(check_backward(make_options(values), a, b), g.weight.data(), g.first.data(), g.second.data(),
+    Problem p = check_backward(make_options(values), a, b);
+    if (shifted) check_offset(p, dense_array(offset, {inputs, 16}));
+    run_backward(p, g.weight.data(), g.first.data(), g.second.data(),
                  g.bandwidth.data(), threads);
     return g;
 }

@@ -37,6 +37,7 @@ struct Case {
     int64_t batch = 2, height = 4, width = 4, capsules = 3, outputs = 5;
     float scale = 1.0f;                    // of the poses
     bool strided = false;                  // the inputs are views of larger maps
+    bool shifted = false;                  // the votes, by offset
     unsigned seed = 1;
 
     // filled by prepare()
@@ -44,6 +45,7 @@ struct Case {
     Floats pose, activation, weight, first, second;          // dense
     Floats grad_out_pose, grad_out_activation;
     Floats scale_out, shift_out;                             // [16 outputs]
+    Floats offset;                                           // [inputs][16]; zero unless shifted
 
     void prepare();
     bool em() const { return values.method == "em"; }

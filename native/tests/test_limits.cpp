@@ -155,6 +155,7 @@ void test_bad_arrays() {
     Outputs o;
     Problem p = check_forward(make_options(c.values), c.arrays(o));
     const Array good = dense_array(c.scale_out, {16 * c.outputs}), small = dense_array(c.scale_out, {16 * c.outputs - 1});
+    check_refused("offset", "offset", [&] { check_offset(p, dense_array(c.offset, {c.inputs - 1, 16})); });
     check_refused("scale", "scale", [&] { check_affine(p, small, good); });
     check_refused("shift", "shift", [&] { check_affine(p, good, small); });
 }

@@ -38,7 +38,7 @@ struct Convolution {
         return a;
     }
     Array maps(Floats& data) { return array(data, {batch, height, width, channels}); }
-    Array weights(Floats& data) { return array(data, {channels, kernel, kernel, channels}); }
+    Array weights(Floats& data) { return array(data, {channels, channels, kernel, kernel}); }
     static void clear(Floats& data, size_t size) { data.assign(size, NAN), data[0] = 0; }
     ResidualArrays arrays() {
         clear(output, input.size());
@@ -67,7 +67,7 @@ struct Convolution {
                     visit(size_t(k), size_t((k / (width * height) * height + y) * width + x), size_t(dy * kernel + dx));
                 }
     }
-    size_t weight_at(size_t o, size_t tap, size_t i) const { return (o * size_t(kernel * kernel) + tap) * size_t(channels) + i; }
+    size_t weight_at(size_t o, size_t tap, size_t i) const { return (o * size_t(channels) + i) * size_t(kernel * kernel) + tap; }
 
     std::vector<Sum> wanted(bool reversed, bool skip = true) const {
         const size_t c = size_t(channels);
@@ -187,17 +187,17 @@ void test_convolution_arrays() {
     forward("dimensions", [](auto& a) { a.input.dimensions = 3; });
     forward("dimensions", [](auto& a) { a.weight.dimensions = 2; });
     forward("only the batch", [](auto& a) { a.input.shape[2] = 0; });
-    forward("expected 3 or 5", [](auto& a) { a.weight.shape[1] = 7; });
-    forward("weight", [](auto& a) { a.weight.shape[2] = 5; });
+    forward("expected 3 or 5", [](auto& a) { a.weight.shape[2] = 7; });
+    forward("weight", [](auto& a) { a.weight.shape[3] = 5; });
     forward("weight", [](auto& a) { a.weight.shape[0] = 16; });
     forward("bias", [](auto& a) { a.bias.shape[0] = 31; });
     forward("output", [](auto& a) { a.output.shape[0] += 1; });
     forward("contiguous", [](auto& a) { a.input.stride[2] += 1; });
     forward("memory", [](auto& a) { a.output.data = nullptr; });
     forward("too large", [](auto& a) { a.input.shape[0] = a.input.shape[1] = int64_t(1) << 40; });
-    forward("too large", [](auto& a) { a.input.shape[3] = a.weight.shape[0] = a.weight.shape[3] = int64_t(1) << 60; });
+    forward("too large", [](auto& a) { a.input.shape[3] = a.weight.shape[0] = a.weight.shape[1] = int64_t(1) << 60; });
     gradient("multiple of 16", [](auto& a) { a.pose.shape[3] -= 1; });
-    gradient("expected 3 or 5", [](auto& a) { a.grad_weight.shape[1] = 1; });
+    gradient("expected 3 or 5", [](auto& a) { a.grad_weight.shape[2] = 1; });
     gradient("grad:", [](auto& a) { a.grad.shape[0] += 1; });
     gradient("grad_weight", [](auto& a) { a.grad_weight.shape[0] = 16; });
     gradient("memory", [](auto& a) { a.grad.data = nullptr; });

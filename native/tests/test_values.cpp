@@ -119,7 +119,7 @@ void test_values() {
                 c.values.kernel_size = geometry.kernel_size, c.values.stride = geometry.stride, c.values.padding = geometry.padding;
                 c.seed = ++seed;
                 c.batch = 1 + seed % 3;
-                c.strided = seed % 2;
+                c.strided = seed % 2, c.shifted = seed % 3 == 1;
                 c.values.iterations = 1 + seed % 4;
                 // Distances are about 16 (l1) or 30 (l2): about half of them are inside the clip.
                 c.values.bandwidth = method.distance == "l1" ? 20.0 : 40.0;

@@ -167,7 +167,7 @@ TwinOutputs twin_forward(const Case& c, const TwinInputs& in) {
             for (size_t j = 0; j < J; ++j)
                 for (size_t r = 0; r < 4; ++r)
                     for (size_t s = 0; s < 4; ++s) {
-                        double sum = 0;
+                        double sum = c.offset[i * 16 + r * 4 + s];
                         for (size_t b = 0; inside && b < 4; ++b)
                             sum += in.pose[at * 16 + r * 4 + b] * in.weight[(i * J + j) * 16 + b * 4 + s];
                         f.u[(i * J + j) * 16 + r * 4 + s] = sum;

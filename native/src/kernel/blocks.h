@@ -41,6 +41,11 @@ TC_STEP void block_votes(const float* pose, const float* weight, float* votes) {
         }
 }
 
+// votes += offset [rows][16], for every output capsule; filled-up rows have none.
+TC_STEP void block_offset(const float* offset, long rows, float* votes) {
+    for (long k = 0; k < rows * kPoseSize; ++k, votes += Vec::W) store(votes, load(votes) + broadcast(offset + k));
+}
+
 // sums += sum over rows of weight u.
 TC_STEP void block_weighted_sum(const float* votes, const float* weights, long pitch, float* sums) {
     Vec w[kRows];

@@ -205,6 +205,9 @@ TC_INLINE void sweep(Field& f, Fn fn) {
         if (!f.fresh)
             for (long n = 0; n < f.vectors; ++n)
                 block_votes(f.pose + i * kPoseSize, f.weight + (n * f.rows + i) * kRowFloats, votes + n * f.row_pitch);
+        if (!f.fresh && f.problem->offset)
+            for (long n = 0; n < f.vectors; ++n)
+                block_offset(f.problem->offset + i * kPoseSize, f.inputs - i < kRows ? f.inputs - i : kRows, votes + n * f.row_pitch);
         fn(i, votes);
     }
     f.fresh = f.resident;

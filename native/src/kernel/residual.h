@@ -53,36 +53,23 @@ TC_INLINE int64_t filter_at(const Residual& p, int64_t point, int64_t panel, int
     return ((point * (p.channels / kPanel) + panel) * p.channels + input) * kPanel;
 }
 
-// The weight [output][tap][input] at the points, for the convolution: blocks of W outputs x W inputs are transposed.
+// The weight [output][input][tap] at the points: for the convolution, or for the gradient of its input, with outputs and
+// inputs exchanged and taps reversed.
 template <int K>
 TC_STEP void filters_of(const Residual& p, float* filters, int64_t panel) {
-    Vec square[kPoints][Vec::W];
+    const int64_t per_output = (p.reversed ? 1 : p.channels) * K * K, per_input = (p.reversed ? p.channels : 1) * K * K;
+    float taps[K * K][Vec::W];
     for (int64_t o = 0; o < kPanel; o += Vec::W)
-        for (int64_t i = 0; i < p.channels; i += Vec::W) {
-            for (int r = 0; r < Vec::W; ++r) {
-                const float* from = p.weight + (panel * kPanel + o + r) * K * K * p.channels + i;
-                transform<EvaluateFilter<K>>([&](int tap) { return loadu(from + tap * p.channels); },
-                                             [&](int point, Vec x) { square[point][r] = x; });
-            }
-            for (int point = 0; point < kPoints; ++point) {
-                transpose(square[point]);
-                for (int r = 0; r < Vec::W; ++r) store(filters + filter_at(p, point, panel, i + r) + o, square[point][r]);
-            }
-        }
-}
-// For the gradient of its input: outputs and inputs exchanged, taps reversed.
-template <int K>
-TC_STEP void reversed_filters_of(const Residual& p, float* filters, int64_t panel) {
-    for (int64_t i = 0; i < p.channels; ++i)
-        for (int64_t o = 0; o < kPanel; o += Vec::W) {
-            const float* from = p.weight + i * K * K * p.channels + panel * kPanel + o;
-            transform<EvaluateFilter<K>>([&](int tap) { return loadu(from + (K * K - 1 - tap) * p.channels); },
+        for (int64_t i = 0; i < p.channels; ++i) {
+            const float* from = p.weight + (panel * kPanel + o) * per_output + i * per_input;
+            for (int r = 0; r < Vec::W; ++r)
+                for (int tap = 0; tap < K * K; ++tap) taps[p.reversed ? K * K - 1 - tap : tap][r] = from[r * per_output + tap];
+            transform<EvaluateFilter<K>>([&](int tap) { return loadu(taps[tap]); },
                                          [&](int point, Vec x) { store(filters + filter_at(p, point, panel, i) + o, x); });
         }
 }
 static void residual_filters(const Residual& p, float* filters, int64_t panel) {
-    if (p.kernel == 3) return p.reversed ? reversed_filters_of<3>(p, filters, panel) : filters_of<3>(p, filters, panel);
-    return p.reversed ? reversed_filters_of<5>(p, filters, panel) : filters_of<5>(p, filters, panel);
+    p.kernel == 3 ? filters_of<3>(p, filters, panel) : filters_of<5>(p, filters, panel);
 }
 
 // Offsets in a map of the positions of a tile, `side` of them a side, from `before` positions before its first output on; -1
@@ -215,19 +202,17 @@ static void residual_point(const Residual& p, const float* inputs, const float* 
     }
 }
 
-// Sums -> the gradient of the weight [output][tap][input], for one panel of outputs.
+// Sums -> the gradient of the weight [output][input][tap], for one panel of outputs.
 template <int K>
 TC_STEP void weight_of(const Residual& p, const float* sums, float* weight, int64_t panel) {
-    Vec square[K * K][Vec::W];
+    float taps[K * K][Vec::W];
     for (int64_t o = 0; o < kPanel; o += Vec::W)
-        for (int64_t i = 0; i < p.channels; i += Vec::W) {
-            for (int r = 0; r < Vec::W; ++r)
-                transform<CollectFilter<K>>([&](int point) { return load(sums + filter_at(p, point, panel, i + r) + o); },
-                                            [&](int tap, Vec x) { square[tap][r] = x; });
-            for (int tap = 0; tap < K * K; ++tap) {
-                transpose(square[tap]);
-                for (int r = 0; r < Vec::W; ++r)
-                    storeu(weight + ((panel * kPanel + o + r) * K * K + tap) * p.channels + i, square[tap][r]);
+        for (int64_t i = 0; i < p.channels; ++i) {
+            transform<CollectFilter<K>>([&](int point) { return load(sums + filter_at(p, point, panel, i) + o); },
+                                        [&](int tap, Vec x) { storeu(taps[tap], x); });
+            for (int r = 0; r < Vec::W; ++r) {
+                float* to = weight + ((panel * kPanel + o + r) * p.channels + i) * K * K;
+                for (int tap = 0; tap < K * K; ++tap) to[tap] = taps[tap][r];
             }
         }
 }

@@ -164,6 +164,11 @@ Problem check_backward(const Options& o, const ForwardArrays& a, const BackwardA
     return p;
 }
 
+void check_offset(Problem& p, const Array& offset) {
+    check_dense(offset, {p.inputs, kPoseSize}, "offset");
+    p.offset = offset.data;
+}
+
 void check_affine(Problem& p, const Array& scale, const Array& shift) {
     check_dense(scale, {kPoseSize * p.outputs}, "scale");
     check_dense(shift, {kPoseSize * p.outputs}, "shift");

@@ -24,6 +24,8 @@ struct BackwardArrays {
 // Throw std::invalid_argument with the name of the array, what came and what was wanted.
 Problem check_forward(const Options& options, const ForwardArrays& arrays);
 Problem check_backward(const Options& options, const ForwardArrays& arrays, const BackwardArrays& gradients);
+// What is added to the votes of each input capsule, [inputs][16].
+void check_offset(Problem& problem, const Array& offset);
 // For inference: the problem's poses are written as scale pose + shift, [16 outputs] each.
 void check_affine(Problem& problem, const Array& scale, const Array& shift);
 void check_threads(int64_t threads);

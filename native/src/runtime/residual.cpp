@@ -15,14 +15,14 @@ Residual sizes_of(const Array& map, const char* name, const Array& weight, const
     Residual p = {};
     check_dimensions(map, 4, name);
     check_dimensions(weight, 4, weight_name);
-    p.batch = map.shape[0], p.height = map.shape[1], p.width = map.shape[2], p.channels = map.shape[3], p.kernel = weight.shape[1];
+    p.batch = map.shape[0], p.height = map.shape[1], p.width = map.shape[2], p.channels = map.shape[3], p.kernel = weight.shape[2];
     if (p.batch < 0 || p.height < 1 || p.width < 1) refuse(std::string(name) + ": only the batch may be empty");
     if (p.channels < 1 || p.channels % kPoseSize != 0)
         refuse(std::string(name) + ": got " + std::to_string(p.channels) + " channels, expected a multiple of " + std::to_string(kPoseSize));
     if (p.kernel != 3 && p.kernel != 5)
         refuse(std::string(weight_name) + ": got kernel size " + std::to_string(p.kernel) + ", expected 3 or 5");
     check_dense(map, {p.batch, p.height, p.width, p.channels}, name);
-    check_dense(weight, {p.channels, p.kernel, p.kernel, p.channels}, weight_name);
+    check_dense(weight, {p.channels, p.channels, p.kernel, p.kernel}, weight_name);
     product(product(p.channels, p.channels), 64 * sizeof(float));   // filters at 36 points; all else is smaller or bounded
     return p;
 }

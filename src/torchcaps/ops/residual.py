@@ -81,7 +81,8 @@ def _are_few(maps: Tensor, weight: Tensor) -> bool:
 def native_residual(pose: Tensor, weight: Tensor, bias: Tensor | None, skip: bool) -> Tensor:
     """pose + convolution, the twin of :func:`reference_residual` but for the ReLU; without ``skip`` the convolution."""
     if _are_few(pose, weight):
-        maps = F.conv2d(pose, weight, bias, padding=weight.shape[2] // 2)
+        # the few maps in the order of the weight: in theirs, PyTorch would bring the weight to it first
+        maps = F.conv2d(pose.contiguous(), weight, bias, padding=weight.shape[2] // 2)
         return _rows_last(maps.add_(pose) if skip else maps)
     bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
     return _convolve(pose, weight, bias, reverse=False, skip=skip)
@@ -103,19 +104,16 @@ def native_residual_backward_weight(grad: Tensor, pose: Tensor, weight: Tensor) 
     if _are_few(pose, weight):
         gradient = conv2d_weight(pose, weight.shape, grad, padding=weight.shape[2] // 2)  # type: ignore[no-untyped-call]
         return grad_weight.copy_(gradient)
-    rows = grad_weight.permute(0, 2, 3, 1)
-    written = rows if rows.is_contiguous() else torch.empty_like(rows, memory_format=torch.contiguous_format)
+    written = grad_weight.contiguous()
     native.core.residual_backward(native.rows(pose), native.rows(grad), written, torch.get_num_threads())
-    if written is not rows:
-        rows.copy_(written)
-    return grad_weight
+    return grad_weight if written is grad_weight else grad_weight.copy_(written)
 
 
 def _convolve(maps: Tensor, weight: Tensor, bias: Tensor, *, reverse: bool, skip: bool) -> Tensor:
     out = _like_the_map(maps)
     native.core.residual_forward(
         native.rows(maps),
-        native.rows(weight),
+        weight.detach().contiguous(),
         bias.detach().contiguous(),
         out.permute(0, 2, 3, 1),
         reverse,
