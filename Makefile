@@ -14,8 +14,9 @@ WHEEL := build/wheel
 demo: $(INSTALLED)
 	$(BIN)/torchcaps train
 
+# One process per core, each with one thread but where a test asks for more.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 test-slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow

@@ -18,6 +18,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", NETWORKS.values(), ids=NETWORKS)
 def test_compiles_with_sizes_that_are_symbols(make) -> None:
     torch._dynamo.reset()

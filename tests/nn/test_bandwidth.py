@@ -109,6 +109,7 @@ def test_compiled_natively_with_gradients() -> None:
     assert_close(layer.log_bandwidth.grad, twin.log_bandwidth.grad, rtol=1e-3, atol=1e-6)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_the_compiled_backend() -> None:
     layer = CapsuleConv2d(2, 3, learn_bandwidth=True, bandwidth=3.0)

@@ -99,6 +99,7 @@ def test_gradients_equal_the_reference(method: str) -> None:
         assert_close(found[name].double() / size, gradient / size, rtol=0, atol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
 
 
+@pytest.mark.slow
 def test_compiled_equals_the_reference() -> None:
     t = {name: value.detach() for name, value in tensors("frem").items()}
     with use_backend("compiled"):

@@ -47,6 +47,7 @@ class Case:
     seed: int
     activity: float = 1.0  # the largest activation
     learned: bool = False  # the bandwidth is a tensor, with a gradient
+    shifted: bool = False  # the votes, by numbers of each input capsule
 
     def arguments(self, dtype: torch.dtype) -> dict[str, Tensor]:
         g = torch.Generator().manual_seed(self.seed)
@@ -65,6 +66,11 @@ class Case:
             values["bandwidth"] = torch.tensor(self.options["bandwidth"])
         return {name: value.to(dtype).requires_grad_() for name, value in values.items()}
 
+    def offset(self, dtype: torch.dtype) -> Tensor | None:
+        kh, kw = self.window.kernel_size
+        g = torch.Generator().manual_seed(self.seed + 2)
+        return 0.5 * torch.randn(kh * kw * self.inputs, 16, generator=g).to(dtype) if self.shifted else None
+
     def run(self, route: object, arguments: dict[str, Tensor]) -> dict[str, Tensor]:
         """Outputs and gradients by name."""
         parameters = {name: arguments[name] for name in list(arguments)[3:]}
@@ -75,6 +81,7 @@ class Case:
             window=self.window,
             method=routing_method(self.method),
             options={**self.options, "bandwidth": arguments["bandwidth"]} if self.learned else self.options,
+            vote_offset=self.offset(arguments["pose"].dtype),
         )
         pose, activation = routed[:2]
         g = torch.Generator().manual_seed(self.seed + 1)
@@ -91,6 +98,8 @@ class Case:
         a = {name: value.detach() for name, value in self.arguments(torch.float64).items()}
         pose, activation = gather_fields(Capsules(a["pose"], a["activation"]), self.window)
         votes = torch.einsum("...iab,ijbc->...ijac", pose, a["weight"]).flatten(-2)
+        if (offset := self.offset(torch.float64)) is not None:
+            votes = votes + offset.unsqueeze(-2)
         options = {**routing_method(self.method).options, **self.options}
         parameters = {name: a[name] for name in list(a)[3:]}
         trace = trace_routing(self.method, votes, activation, parameters, **options)
@@ -150,6 +159,7 @@ def cases(draw: st.DrawFn) -> Case:
         options=options,
         seed=draw(st.integers(0, 2**31)),
         learned=learned,
+        shifted=draw(st.booleans()),
     )
 
 
@@ -162,13 +172,13 @@ def vector_path(name: str) -> Iterator[None]:
         native.core.set_vector_path("auto")
 
 
-def assert_equal_to_reference(case: Case, memory_format: torch.memory_format) -> None:
+def assert_equal_to_reference(case: Case, memory_format: torch.memory_format, backend: str = "native") -> None:
     expected = case.run(reference.route_map, case.arguments(torch.float64))
     rounded = case.run(reference.route_map, case.arguments(torch.float32))
     arguments = case.arguments(torch.float32)
     for name in ("pose", "activation"):
         arguments[name] = arguments[name].detach().contiguous(memory_format=memory_format).requires_grad_()
-    with use_backend("native"):
+    with use_backend(backend):
         found = case.run(dispatch.route_map, arguments)
     for name, wanted in expected.items():
         assert found[name].isfinite().all(), name

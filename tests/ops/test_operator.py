@@ -33,7 +33,7 @@ def arguments(method: str = "frem", batch: int = 2) -> tuple:
     )
     kernels = ("epanechnikov", "epanechnikov")
     options = ([2, 2, 2, 2, 0, 0], method, 2, *kernels, "l1", "softmax", list(native.NUMBERS.values()))
-    return *(t.requires_grad_() for t in tensors), *options
+    return *(t.requires_grad_() for t in tensors), 0.3 * torch.randn(12, 16, generator=g), *options
 
 
 @pytest.mark.parametrize("method", ["frms", "frem", "em"])
@@ -41,8 +41,8 @@ def test_opcheck(method: str) -> None:
     inputs = arguments(method)
     torch.library.opcheck(native.route, inputs)
     outputs = native.route(*inputs)
-    detached = [t.detach() for t in (*(torch.randn_like(o) for o in outputs), *inputs[:6], *outputs)]
-    torch.library.opcheck(native.route_backward, (*detached, *inputs[6:]))
+    detached = [t.detach() for t in (*(torch.randn_like(o) for o in outputs), *inputs[:7], *outputs)]
+    torch.library.opcheck(native.route_backward, (*detached, *inputs[7:]))
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
@@ -165,7 +165,9 @@ def test_wrong_sizes_are_refused_by_the_core_itself() -> None:
             with pytest.raises(ValueError, match="expected"):
                 native.route(*wrong, *options)
         with pytest.raises(ValueError, match="iterations"):
-            native.route(*arguments()[:6], [2, 2, 2, 2, 0, 0], "frem", 0, *options[4:])
+            native.route(*arguments()[:7], [2, 2, 2, 2, 0, 0], "frem", 0, *options[5:])
+        with pytest.raises(ValueError, match="offset"):
+            native.route(*arguments()[:6], torch.zeros(11, 16), *options[2:])
         for bandwidth in (0.0, -1.0, float("nan")):
             with pytest.raises(ValueError, match=r"bandwidth: got .*positive"):
                 native.route(pose, activation, weight, first, second, torch.tensor(bandwidth), *options[1:])

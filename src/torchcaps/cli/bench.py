@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from torchcaps.bench.plan import PARTS, full_plan, quick_plan
+from torchcaps.bench.plan import PARTS, full_plan, on_gpu, quick_plan
 from torchcaps.errors import OptionError, UserError
 from torchcaps.train.run import require_lightning
 
@@ -14,6 +14,7 @@ def bench(
     output: Path = Path("bench-results"),
     only: str = ",".join(PARTS),
     markdown: bool = False,
+    device: str = "cpu",
 ) -> None:
     """Measure routing on this machine: alone, in networks, as sizes grow, against the limit; and the training loop.
 
@@ -26,6 +27,7 @@ def bench(
         output: The folder for bench.json and the plots.
         only: The parts to run, separated by commas: routing, networks, growth, limits, loop, norm.
         markdown: Measure nothing; print bench.json from the output folder as markdown tables.
+        device: cpu, or cuda for a GPU, with its own clock and its allocator's memory. loop runs where training does.
     """
     if markdown:
         results = output / "bench.json"
@@ -42,18 +44,21 @@ def bench(
         raise UserError("the plots need matplotlib: pip install 'torchcaps[bench]'") from None
     if "loop" in parts:
         require_lightning()
+    from torchcaps.bench.devices import use_device
     from torchcaps.ops import native
 
-    if native.core is None:
+    device = use_device(device)
+    if device == "cpu" and native.core is None:
         raise UserError(f"there is nothing to measure: {native.MISSING}")
-    run(quick, output, parts)
+    run(quick, output, parts, device)
 
 
-def run(quick: bool, output: Path, parts: list[str]) -> None:
+def run(quick: bool, output: Path, parts: list[str], device: str) -> None:
     """Measure the parts; each is shown, written and plotted as soon as it is there."""
     from rich.console import Console
 
     from torchcaps.bench import plots
+    from torchcaps.bench.devices import triton_serves
     from torchcaps.bench.loop import measure_loop
     from torchcaps.bench.measure import under
     from torchcaps.bench.networks import measure_networks, measure_norm
@@ -71,7 +76,9 @@ def run(quick: bool, output: Path, parts: list[str]) -> None:
         "norm": measure_norm,
     }
     plan = quick_plan() if quick else full_plan()
-    results: dict[str, Any] = {"machine": describe_machine(), "quick": quick, "parts": {}}
+    if device != "cpu":
+        plan = on_gpu(plan, device, triton=triton_serves(device))
+    results: dict[str, Any] = {"machine": describe_machine(device), "quick": quick, "parts": {}}
     console = Console()
     console.print(machine_line(results["machine"]))
     output.mkdir(parents=True, exist_ok=True)

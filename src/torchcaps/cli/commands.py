@@ -7,10 +7,10 @@ from typing import Any
 
 import tyro
 from rich.console import Console
-from rich.table import Table
 
 from torchcaps.cli.bench import bench
 from torchcaps.cli.data import data_command
+from torchcaps.cli.doctor import doctor
 from torchcaps.cli.errors import explain_errors
 from torchcaps.cli.evaluate import evaluate_command
 from torchcaps.cli.predict import predict_command
@@ -52,16 +52,6 @@ def seconds_of_a_step(model: Any) -> float:
         start = time.perf_counter()
         model(image).activation[:, 0].sum().backward()
     return time.perf_counter() - start
-
-
-def doctor() -> None:
-    """Show which backends are available, which is in use, and why others are not."""
-    from torchcaps.ops.doctor import findings
-
-    table = Table("", "", show_header=False)
-    for name, finding in findings().items():
-        table.add_row(name, finding)
-    Console().print(table)
 
 
 COMMANDS: dict[str, Callable[..., Any]] = {

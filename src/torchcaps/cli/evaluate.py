@@ -77,7 +77,7 @@ def evaluate_command(
 def run_eval(call: EvaluateCall) -> None:
     """Evaluate, and show or print the results."""
     if not call.runs:
-        raise UserError("torchcaps eval needs the folder of a training run")
+        raise UserError("expected the folder of a training run, or the name of a pretrained network")
     classifiers = [load(run) for run in call.runs]
     _check_same(call.runs, "classes", [", ".join(classifier.classes) for classifier in classifiers])
     data = _data_of_runs(call, classifiers) if call.data is None else _named_data(call, classifiers)
@@ -114,7 +114,7 @@ def _data_of_runs(call: EvaluateCall, classifiers: list[Classifier]) -> Data:
     data = recipe.data.data
     if data not in list_sets() and not Path(data).is_dir():
         raise DataError(
-            f"the images of {call.runs[0]} were in {data}, which is gone: --data NEWFOLDER evaluates on another folder"
+            f"the images of {call.runs[0]} were in {data}, which no longer exists: give the new folder with --data"
         )
     splits = load_data(recipe)
     familiar = splits.familiar if isinstance(splits, ViewpointSplits) else None

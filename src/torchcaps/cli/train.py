@@ -45,8 +45,8 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
 
         A recipe is SET-METHOD (our settings), SET-METHOD-paper (the paper's), SET-METHOD-short (the paper's network,
         a few epochs) or SET-METHOD-quick (small images, some minutes). SET is smallnorb, mnist, fashion-mnist, cifar10
-        or turntable; METHOD is frem, frms, em or cnn. The default is turntable-frem-quick: some minutes on two cores,
-        no download. With --data FOLDER the default is a recipe that suits the images in the folder.
+        or turntable; METHOD is frem, frms, em or cnn. The default is turntable-frem-quick: two minutes on two idle
+        cores, no download. With --data FOLDER the default is a recipe that suits the images in the folder.
 
         Ctrl-C finishes the current step, saves a checkpoint and stops; --resume continues.
 

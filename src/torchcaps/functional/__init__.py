@@ -1,4 +1,4 @@
-"""The paper's mathematics as pure functions, one file an algorithm."""
+"""The paper's mathematics as pure functions, one file per algorithm."""
 
 from torchcaps.functional.activation import capsule_activation
 from torchcaps.functional.agreement import agreement, squash

@@ -74,11 +74,8 @@ class ClassCapsules(RoutedLayer):
                 f"ClassCapsules: got a map of {height}x{width}, expected {expected}, "
                 "the map_size that the layer was made for"
             )
-        weight: Tensor = self.weight
-        if self.shared:  # inputs run row, column, capsule
-            weight = weight.expand(height * width, *weight.shape).flatten(0, 1)
         offset = self.vote_offset(height, width) if self.coordinates else None
-        pose, activation = self.route(capsules, weight, Window((height, width), (1, 1), (0, 0)), offset)
+        pose, activation = self.route(capsules, self.weight, Window((height, width), (1, 1), (0, 0)), offset)
         return Classified(pose[:, 0, 0], activation[:, 0, 0])
 
     def vote_offset(self, height: int, width: int) -> Tensor:

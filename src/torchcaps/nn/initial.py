@@ -17,7 +17,7 @@ def truncated_normal_(tensor: Tensor, std: float) -> None:
 
 
 def init_weights_(layer: nn.Conv2d | nn.Linear, how: ConvInit) -> None:
-    """Start a layer as the paper does (deviation 0.01, biases too), or leave it as PyTorch starts it."""
+    """Start a layer as the paper does (standard deviation 0.01, biases too), or leave it as PyTorch starts it."""
     if how not in CONV_INITS:
         raise ValueError(f"conv_init={how!r}: expected one of {', '.join(CONV_INITS)}")
     if how == "paper":

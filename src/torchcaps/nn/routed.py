@@ -23,8 +23,8 @@ PRECISE = (torch.float32, torch.float64)
 class RoutedLayer(nn.Module):
     """Owns the transformation matrices ``weight [inputs, out_capsules, 4, 4]`` and the routing method's parameters.
 
-    ``beta_init="paper"`` starts the method's parameters like the paper's other weights (deviation 0.01). In eq. 8 that
-    all but removes the poses from the activation, so the default is the method's neutral start.
+    ``beta_init="paper"`` starts the method's parameters like the paper's other weights (standard deviation 0.01). In
+    eq. 8 that all but removes the poses from the activation, so the default is the method's neutral start.
 
     ``learn_bandwidth=True`` learns the bandwidth of the couplings, exp(``log_bandwidth``), from that of the options on;
     the activation's is then ``activation_bandwidth``, or 1.
@@ -110,7 +110,10 @@ class RoutedLayer(nn.Module):
         parameters = {name: getattr(self, name) for name in self.parameter_names}
         if weight.dtype in PRECISE and all(t.dtype == weight.dtype for t in (*capsules, *(affine or ()))):
             return self._route(capsules, weight, parameters, window, vote_offset, affine)
-        # Half precision has too few digits for the iterations.
+        # Half precision has too few digits for the iterations. Kernels that know that read and write it themselves.
+        options = (self.method, self.routing_options, vote_offset)
+        if affine is None and not self._records and dispatch.takes_half_precision(capsules, weight, *options):
+            return self._route(capsules, weight, parameters, window, vote_offset, None)
         dtype = torch.promote_types(capsules.pose.dtype, weight.dtype)
         precise = torch.promote_types(dtype, torch.float32)
         capsules = Capsules(*(maps.to(precise) for maps in capsules))
@@ -138,7 +141,10 @@ class RoutedLayer(nn.Module):
             "vote_offset": vote_offset,
         }
         if self.log_bandwidth is not None:
-            options["options"] = {**self.routing_options, "bandwidth": self.log_bandwidth.to(weight.dtype).exp()}
+            options["options"] = {
+                **self.routing_options,
+                "bandwidth": self.log_bandwidth.to(torch.promote_types(weight.dtype, torch.float32)).exp(),
+            }
         if not self._records:
             return dispatch.route_map(capsules, weight, parameters, affine=affine, **options)
         routed = reference.route_map(capsules, weight, parameters, **options)

@@ -1,15 +1,16 @@
 """Which implementation serves an operation: the one place where that is chosen."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Literal, Self
 
 from torchcaps.errors import OptionError, UserError
 
-Backend = Literal["auto", "native", "compiled", "reference"]
-BACKENDS = ("auto", "native", "compiled", "reference")
-AUTO = ("native",)  # what "auto" tries, in this order, before the reference
+Backend = Literal["auto", "native", "triton", "compiled", "reference"]
+BACKENDS = ("auto", "native", "triton", "compiled", "reference")
+AUTO = ("native",)  # what "auto" tries on the CPU, in this order, before the reference
+AUTO_ON_GPU = ("triton", "compiled")
 VARIABLE = "TORCHCAPS_BACKEND"
 
 Operation = Literal["routing", "primary", "residual"]
@@ -30,15 +31,16 @@ def requested_backend(operation: Operation = "routing") -> str:
     return name
 
 
-def choose(operation: Operation, why_not: Mapping[str, Callable[[], str | None]]) -> str:
+def choose(operation: Operation, why_not: Mapping[str, Callable[[], str | None]], auto: Sequence[str] = AUTO) -> str:
     """The backend that serves a call of an operation.
 
     ``why_not`` has an entry for each backend with an implementation of its own of the operation: why that cannot serve
-    this call, or None where it can. Without an entry plain PyTorch serves, whichever backend is requested.
+    this call, or None where it can. Without an entry plain PyTorch serves, whichever backend is requested. ``auto`` are
+    the backends that "auto" tries, in this order.
     """
     requested = requested_backend(operation)
     if requested == "auto":
-        for name in AUTO:
+        for name in auto:
             if name in why_not and why_not[name]() is None:
                 return name
         return "reference"
@@ -53,10 +55,13 @@ class use_backend:  # noqa: N801 - reads as the function that it also is
     """Choose the implementation of routing, primary head and residual block, from now on or for a ``with`` block.
 
     - ``"native"``: the fused C++ core, which never stores the votes; float32 on the CPU.
-    - ``"compiled"``: ``torch.compile`` of the reference, for devices that the core does not cover (GPUs: untested).
-      Routing only; plain PyTorch serves the others.
+    - ``"triton"``: fused Triton kernels, which never store the votes either; float32, bfloat16 and float16 on GPUs, and
+      on the CPU in Triton's interpreter (``TRITON_INTERPRET=1``). Routing only; plain PyTorch serves the others.
+    - ``"compiled"``: ``torch.compile`` of the reference, for what the kernels do not cover (GPUs: untested). Routing
+      only.
     - ``"reference"``: plain PyTorch, any device and type, any kernel and distance.
-    - ``"auto"`` (the default): native where it can serve, otherwise the reference.
+    - ``"auto"`` (the default): on the CPU native where it can serve, on GPUs triton or else compiled; otherwise the
+      reference.
 
     ``routing``, ``primary`` and ``residual`` choose for that operation alone. The choice holds for the whole process,
     all of its threads included. A backend asked for by name that lacks a type, device or option raises

@@ -8,6 +8,8 @@ import torch
 from torchcaps._environment import SET_HERE, WAITING
 from torchcaps.ops import compiled, native
 from torchcaps.ops.backend import VARIABLE, requested_backend
+from torchcaps.ops.triton import available
+from torchcaps.ops.triton.launch import is_interpreted
 
 
 def findings() -> dict[str, str]:
@@ -16,6 +18,7 @@ def findings() -> dict[str, str]:
         "versions": f"torch {torch.__version__}, Python {platform.python_version()}, {platform.machine()}",
         "backend": _backend(),
         "native": native.MISSING or _native(),
+        "triton": _triton(),
         "compiled": _compiled(),
         "reference": "available: any device and floating type, every option",
         "threads": f"{torch.get_num_threads()} (torch.set_num_threads), {os.cpu_count()} processors; {_waiting()}",
@@ -45,6 +48,14 @@ def _native() -> str:
     found = native.core.capabilities()
     usable, built = found["usable_vector_paths"], found["vector_paths"]
     return f"available: vector path {found['vector_path']} in use; built {', '.join(built)}; usable {', '.join(usable)}"
+
+
+def _triton() -> str:
+    device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else torch.device("cpu")
+    if reason := available.why_not_on(device):
+        return f"not available: {reason}"
+    where = "in its interpreter, on the CPU" if is_interpreted() else torch.cuda.get_device_name()
+    return f"available: fused kernels; {where}"
 
 
 def _compiled() -> str:

@@ -31,6 +31,7 @@ def route(
     first: Tensor,
     second: Tensor,
     bandwidth: Tensor,
+    offset: Tensor | None,
     window: list[int],
     method: str,
     iterations: int,
@@ -43,7 +44,8 @@ def route(
     """Maps ``[B, 16 n, H, W]``, ``[B, n, H, W]`` -> pose ``[B, Ho, Wo, 16 J]``, activation ``[B, Ho, Wo, J]``.
 
     ``first`` and ``second`` are the method's parameters: beta and beta0, or beta_u and beta_a. ``bandwidth []`` is that
-    of the couplings; EM has none, and any number will do.
+    of the couplings; EM has none, and any number will do. ``offset [I, 16]`` is added to the votes for every output;
+    it has no gradient.
     """
     out_pose, out_activation = _new_outputs(pose, weight, window)
     core.forward(
@@ -52,6 +54,7 @@ def route(
         out_activation,
         _spec(bandwidth, window, method, iterations, kernel, activation_kernel, distance, normalize, numbers),
         torch.get_num_threads(),
+        _dense(offset),
     )
     return out_pose, out_activation
 
@@ -64,6 +67,7 @@ def route_affine(
     first: Tensor,
     second: Tensor,
     bandwidth: Tensor,
+    offset: Tensor | None,
     scale: Tensor,
     shift: Tensor,
     window: list[int],
@@ -83,8 +87,9 @@ def route_affine(
         out_activation,
         _spec(bandwidth, window, method, iterations, kernel, activation_kernel, distance, normalize, numbers),
         torch.get_num_threads(),
-        scale.detach().contiguous(),
-        shift.detach().contiguous(),
+        _dense(offset),
+        _dense(scale),
+        _dense(shift),
     )
     return out_pose, out_activation
 
@@ -99,6 +104,7 @@ def route_backward(
     first: Tensor,
     second: Tensor,
     bandwidth: Tensor,
+    offset: Tensor | None,
     out_pose: Tensor,
     out_activation: Tensor,
     window: list[int],
@@ -110,7 +116,7 @@ def route_backward(
     normalize: str,
     numbers: list[float],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of the six tensors of :func:`route`; the votes are made again from the inputs."""
+    """Gradients of the first six tensors of :func:`route`; the votes are made again from the inputs."""
     inputs = _as_the_core_reads(pose, activation, weight, first, second)
     gradients = _new_gradients(pose, activation, weight, first, second, bandwidth)
     core.backward(
@@ -123,6 +129,7 @@ def route_backward(
         *gradients[2:],
         _spec(bandwidth, window, method, iterations, kernel, activation_kernel, distance, normalize, numbers),
         torch.get_num_threads(),
+        _dense(offset),
     )
     return gradients
 
@@ -182,6 +189,10 @@ def _as_the_core_reads(pose: Tensor, activation: Tensor, *parameters: Tensor) ->
     return [rows(pose), rows(activation), *(p.detach().contiguous() for p in parameters)]
 
 
+def _dense(numbers: Tensor | None) -> Tensor | None:
+    return None if numbers is None else numbers.detach().contiguous()
+
+
 def _new_outputs(pose: Tensor, weight: Tensor, window: list[int]) -> tuple[Tensor, Tensor]:
     kh, kw, sh, sw, ph, pw = window
     size = Window((kh, kw), (sh, sw), (ph, pw)).output_size(pose.shape[2], pose.shape[3])
@@ -203,12 +214,12 @@ def _new_gradients(
 
 @route.register_fake
 def _(pose: Tensor, activation: Tensor, weight: Tensor, *rest: Any) -> Any:
-    return _new_outputs(pose, weight, rest[3])
+    return _new_outputs(pose, weight, rest[4])
 
 
 @route_affine.register_fake
 def _(pose: Tensor, activation: Tensor, weight: Tensor, *rest: Any) -> Any:
-    return _new_outputs(pose, weight, rest[5])
+    return _new_outputs(pose, weight, rest[6])
 
 
 @route_backward.register_fake
@@ -217,13 +228,13 @@ def _(grad_pose: Tensor, grad_activation: Tensor, *inputs: Any) -> Any:
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(*inputs[:6], *output)
-    ctx.options = inputs[6:]
+    ctx.save_for_backward(*inputs[:7], *output)
+    ctx.options = inputs[7:]
 
 
 def _gradients(ctx: Any, grad_pose: Tensor, grad_activation: Tensor) -> tuple[Any, ...]:
     gradients = route_backward(grad_pose, grad_activation, *ctx.saved_tensors, *ctx.options)
-    return (*gradients, *(None for _ in ctx.options))
+    return (*gradients, None, *(None for _ in ctx.options))
 
 
 def no_second_gradient(ctx: Any, *gradients: Tensor) -> Any:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torchcaps.functional.registry import Parameters, RoutingMethod
 from torchcaps.functional.weights import switched_off
-from torchcaps.ops.window import Window, gather_fields
+from torchcaps.ops.window import Window, gather_fields, matrices_of_fields
 from torchcaps.types import Affine, Capsules, Routed
 
 
@@ -25,12 +25,14 @@ def route_map(
 ) -> Routed:
     """Route every receptive field of a map.
 
-    Shapes: weight ``[I, J, 4, 4]``, vote_offset ``[I, 16]`` (added to the votes for every output) ->
-    pose ``[B, Ho, Wo, J, 16]``, activation ``[B, Ho, Wo, J]``, coupling ``[B, Ho, Wo, I, J]``.
-    The affine is of the poses that are returned; the activation is that of the poses without it.
+    Shapes: weight ``[I, J, 4, 4]``, or ``[n, J, 4, 4]`` where all places of a field share the matrices; vote_offset
+    ``[I, 16]`` (added to the votes for every output) -> pose ``[B, Ho, Wo, J, 16]``, activation ``[B, Ho, Wo, J]``,
+    coupling ``[B, Ho, Wo, I, J]``. The affine is of the poses that are returned; the activation is that of the poses
+    without it.
     """
     capsules = Capsules(capsules.pose, switched_off(capsules.activation))
     pose, activation = gather_fields(capsules, window)  # [B, Ho, Wo, I, 4, 4], [B, Ho, Wo, I]
+    weight = matrices_of_fields(weight, capsules.activation.shape[1], window)
     votes = torch.einsum("...iab,ijbc->...ijac", pose, weight).flatten(-2)  # [B, Ho, Wo, I, J, 16]
     if vote_offset is not None:
         votes = votes + vote_offset.unsqueeze(-2)

@@ -26,6 +26,15 @@ class Window(NamedTuple):
         return (height + 2 * ph - kh) // sh + 1, (width + 2 * pw - kw) // sw + 1
 
 
+def matrices_of_fields(weight: Tensor, capsules: int, window: Window) -> Tensor:
+    """``[I, J, 4, 4]`` from itself, or from matrices ``[n, J, 4, 4]`` that all places of a field share."""
+    kh, kw = window.kernel_size
+    inputs = kh * kw * capsules
+    if weight.shape[0] == inputs or weight.shape[0] != capsules:
+        return weight
+    return weight.expand(kh * kw, *weight.shape).flatten(0, 1)  # inputs run row, column, capsule
+
+
 def gather_fields(capsules: Capsules, window: Window) -> tuple[Tensor, Tensor]:
     """The capsules of every receptive field, in the order row, column, capsule; padding adds zeros.
 

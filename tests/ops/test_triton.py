@@ -1,0 +1,118 @@
+"""The Triton backend as far as a CPU can show it: in the interpreter (`triton_cases.py`), compiled for GPUs, chosen."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+import torch
+
+from torchcaps import BackendUnavailableError, Capsules, use_backend
+from torchcaps.nn import CapsuleConv2d, PrimaryCapsules
+from torchcaps.ops import dispatch, doctor
+from torchcaps.ops.triton import available, launch, resources, table
+
+HERE = Path(__file__)
+
+
+def in_the_interpreter(*arguments: str) -> None:
+    """Triton chooses the interpreter as it is imported: a process of its own."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+    environment = {**os.environ, launch.INTERPRET: "1"}
+    cases = str(HERE.with_name("triton_cases.py"))
+    root = HERE.parents[2]
+    done = subprocess.run([*command, cases], env=environment, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+
+
+def test_in_the_interpreter() -> None:
+    in_the_interpreter()
+
+
+@pytest.mark.slow
+def test_more_in_the_interpreter() -> None:
+    in_the_interpreter("-m", "slow")
+
+
+def assert_within_means(kernel: str, method: str, iterations: int, capability: int, shape: tuple) -> None:
+    inputs, outputs, many = shape
+    how = resources.example(method, iterations, inputs, outputs, many_inputs=many)
+    found = resources.usage(kernel, how, capability)
+    assert found.spilled == 0
+    assert found.shared <= min(resources.LIMITS.values())  # so that it runs on 8.6 and 8.9, too
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+
+
+@pytest.mark.parametrize("method", resources.METHODS)
+def test_forward_kernels_compile_without_spills(method: str) -> None:
+    assert_within_means("forward", method, 2, 80, (16, 32, False))
+
+
+def test_a_backward_kernel_compiles_without_spills() -> None:
+    assert_within_means("backward", "frem", 2, 90, (16, 32, False))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", [80, 90])
+@pytest.mark.parametrize("shape", resources.SHAPES, ids=str)
+@pytest.mark.parametrize("iterations", [1, 2, 3])
+@pytest.mark.parametrize("method", resources.METHODS)
+@pytest.mark.parametrize("kernel", resources.KERNELS)
+def test_every_launch_parameter(kernel: str, method: str, iterations: int, shape: tuple, capability: int) -> None:
+    assert_within_means(kernel, method, iterations, capability, shape)
+
+
+def test_the_table_fills_whole_warps() -> None:
+    for outputs, inputs, many in ((1, 1, False), (5, 3, False), (10, 32, True), (32, 8, False), (128, 8, False)):
+        for method, kernel in ((m, k) for m in resources.METHODS for k in resources.KERNELS):
+            how, warps = table.chosen(resources.example(method, 2, inputs, outputs, many_inputs=many), kernel)
+            assert how.lanes >= outputs
+            assert how.rows < 2 * inputs
+            assert warps in (1, 2, 4, 8)
+            assert (how, warps) in table.candidates(how, kernel)
+
+
+def capsules() -> Capsules:
+    return Capsules(torch.randn(1, 32, 2, 2), torch.rand(1, 2, 2, 2))
+
+
+def test_on_the_cpu_it_says_what_to_do() -> None:
+    with use_backend("triton"), pytest.raises(BackendUnavailableError, match=r"run on GPUs.*TRITON_INTERPRET=1"):
+        CapsuleConv2d(2, 3)(capsules())
+    with use_backend("triton"):  # no kernels of its own for these
+        PrimaryCapsules(1, 2)(torch.randn(2, 1, 8, 8))
+    assert "TRITON_INTERPRET" in doctor.findings()["triton"]
+
+
+def test_without_triton_it_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr(available, "MISSING", available._missing())
+    assert "torchcaps[triton]" in (available.why_not_on(torch.device("cuda")) or "")
+
+
+def test_auto_on_a_gpu_is_triton_and_then_the_next_with_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the CPU were one: the choice, and what follows a launch that fails."""
+    monkeypatch.setattr(dispatch, "AUTO", dispatch.AUTO_ON_GPU)
+    monkeypatch.setattr(available, "MISSING", None)
+    monkeypatch.setattr(available, "is_interpreted", lambda: True)
+    monkeypatch.setattr(available, "_failures", {})
+    fails = mock.Mock(side_effect=launch.LaunchError("too little shared memory"))
+    monkeypatch.setattr(launch, "forward", fails)
+    layer = CapsuleConv2d(2, 3)
+    monkeypatch.setattr(dispatch.compiled, "route_map", dispatch.reference.route_map)
+    with use_backend("auto"), pytest.warns(UserWarning, match="too little shared memory. Another backend is used"):
+        layer(capsules())
+    assert fails.called
+    with use_backend("triton"), pytest.raises(launch.LaunchError):
+        layer(capsules())
+
+
+def test_importing_torchcaps_does_not_import_triton() -> None:
+    code = "import sys, torchcaps, torchcaps.nn; assert not any(m.split('.')[0] == 'triton' for m in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
