@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.tiny_plan import tiny_plan
 from torchcaps.bench import networks, routing
-from torchcaps.bench.plan import PARTS, Growth, Plan, full_plan, quick_plan
+from torchcaps.bench.plan import PARTS, full_plan, quick_plan
 from torchcaps.bench.plots import PLOTS
 from torchcaps.cli import bench as command
 from torchcaps.cli.bench import bench
@@ -21,22 +22,6 @@ needs_matplotlib = pytest.mark.usefixtures("_matplotlib")
 @pytest.fixture
 def _matplotlib() -> None:
     pytest.importorskip("matplotlib")
-
-
-def tiny_plan() -> Plan:
-    growth = Growth(rounds=1, batch=1, batches=(1, 2), sides=(32, 64), capsule_factors=(0.5, 1), iterations=(1, 2))
-    every = {"native": 1, "reference": 2}
-    return Plan(
-        batch=1,
-        rounds=2,
-        every=every,
-        growth=growth,
-        limit_rounds=2,
-        matrix_side=64,
-        copy_bytes=2**16,
-        loop_rounds=1,
-        loop_steps=10,
-    )
 
 
 @pytest.mark.slow

@@ -1,13 +1,13 @@
 """Part 5: what the training loop adds to the bare step: loader, metrics, progress, checkpoints' state, Lightning."""
 
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 
+from torchcaps.bench.devices import clock_of
 from torchcaps.bench.measure import Note
 from torchcaps.bench.plan import Plan
 from torchcaps.classifier import Classifier
@@ -21,7 +21,7 @@ SIDE = 96
 
 
 def measure_loop(plan: Plan, note: Note) -> dict[str, Any]:
-    """Seconds of a step in the loop and of the bare step, by network, round by round."""
+    """Seconds of a step in the loop and of the bare step, by network, round by round; both where the loop trains."""
     steps = plan.loop_steps
     images = torch.randint(256, ((steps + 20) * plan.batch, 1, SIDE, SIDE), dtype=torch.uint8)
     split = Split(images, torch.arange(len(images)) % 5)
@@ -43,22 +43,25 @@ def network_of(follows: Recipe, splits: Splits) -> Classifier:
 
 def bare_step(follows: Recipe, splits: Splits, steps: int) -> float:
     """Forward, loss, backward and optimiser on one batch again and again: seconds of a step."""
+    from torchcaps.train.loop import accelerator
     from torchcaps.train.module import TrainingModule
 
-    classifier = network_of(follows, splits)
-    loader = BatchLoader(splits.train, classifier.pipeline, batch_size=follows.optimisation.batch_size, train=True)
+    classifier, device = network_of(follows, splits), accelerator()
+    settings: dict[str, Any] = {"batch_size": follows.optimisation.batch_size, "train": True, "device": device}
+    loader = BatchLoader(splits.train, classifier.pipeline, **settings)
     batch = next(iter(loader))
-    module = TrainingModule(classifier.network, follows, len(loader))
+    module = TrainingModule(classifier.network, follows, len(loader)).to(device)
     optimizer = module.configure_optimizers()["optimizer"]
-    begin = 0.0
-    for step in range(steps + 1):
-        if step == 1:  # the first one warms up
-            begin = time.perf_counter()
-        output = module.network(batch.image)
-        optimizer.zero_grad()
-        torch.autograd.backward(list(module.losses(output, batch).values()))
-        optimizer.step()
-    return (time.perf_counter() - begin) / steps
+
+    def run(count: int) -> None:
+        for _ in range(count):
+            output = module.network(batch.image)
+            optimizer.zero_grad()
+            torch.autograd.backward(list(module.losses(output, batch).values()))
+            optimizer.step()
+
+    run(1)  # warms up
+    return clock_of(device)(lambda: run(steps)) / steps
 
 
 def loop_step(follows: Recipe, splits: Splits, steps: int) -> float:

@@ -2,9 +2,12 @@
 
 import math
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import torch
+
+from torchcaps.bench.devices import Clock, wall_clock
 
 Times = dict[str, list[float | None]]  # contender -> seconds in each round, None where it did not take part
 Note = Callable[[str], object]  # tells the user what is being done
@@ -30,26 +33,34 @@ def key(*parts: str) -> str:
     return "/".join(parts)
 
 
-def race(contenders: Sequence[Contender], rounds: int, note: Note = lambda _: None) -> Times:
-    """Seconds of each contender in each round.
+def race(contenders: Sequence[Contender], rounds: int, note: Note = lambda _: None, clock: Clock = wall_clock) -> Times:
+    """Seconds of each contender in each round; none of one that a GPU has too little memory for.
 
     In a round every contender that takes part runs once, so a slow phase of the machine meets all of them. Each round
     starts with another contender: none always runs behind the same one, whose traces are in the caches.
     """
+    too_large = set()
     for contender in contenders:
         if contender.warm_up:
             note(f"warming up {contender.name}")
-            contender.step()
+            if _seconds(contender, clock) is None:
+                too_large.add(contender.name)
     times: Times = {contender.name: [None] * rounds for contender in contenders}
     for turn in range(rounds):
-        entered = [contender for contender in contenders if turn % contender.every == 0]
+        entered = [c for c in contenders if turn % c.every == 0 and c.name not in too_large]
         start = turn % max(1, len(entered))
         for contender in entered[start:] + entered[:start]:
             note(f"round {turn + 1} of {rounds}: {contender.name}")
-            begin = time.perf_counter()
-            contender.step()
-            times[contender.name][turn] = time.perf_counter() - begin
+            times[contender.name][turn] = _seconds(contender, clock)
     return times
+
+
+def _seconds(contender: Contender, clock: Clock) -> float | None:
+    try:
+        return clock(contender.step)
+    except torch.OutOfMemoryError:  # a GPU's; what the step had allocated is free again, and goes to the others
+        torch.cuda.empty_cache()
+        return None
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ model and input do not.
 
 Only ``compiled`` is measured in the calling process, which has compiled the step already (a new one would take minutes
 for it), and runs the step once before: compiling is not a part of it.
+
+On a GPU the device's allocator knows its peak, and all cases run in the calling process, once before they are measured.
 """
 
 import ctypes
@@ -27,6 +29,8 @@ def peak_memory(cases: Sequence[Case]) -> list[int | None]:
     """Bytes that each case's step takes at its peak; None where its process did not live to tell (no memory left)."""
     import torch
 
+    if any(case.device != "cpu" for case in cases):
+        return [measure_on_gpu(case) for case in cases]
     probed = [case for case in cases if case.backend != "compiled"]
     request = {"threads": torch.get_num_threads(), "cases": [to_plain(case) for case in probed]}
     command = [sys.executable, "-m", "torchcaps.bench.memory_probe", json.dumps(request)]
@@ -81,6 +85,27 @@ def measure(case: Case) -> int:
     before = highest_ever()
     step()
     return highest_ever() - before
+
+
+def measure_on_gpu(case: Case) -> int | None:
+    """Peak of the case's step on its device, in bytes; None where it does not fit."""
+    import torch
+
+    try:
+        case.build()()  # compilations, and workspaces that libraries keep, are no part of it
+        forget_inputs()
+        step = case.build()
+        gc.collect()
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        step()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+    except torch.OutOfMemoryError:
+        forget_inputs()
+        torch.cuda.empty_cache()
+        return None
 
 
 def measure_in_fork(case: Case) -> int | None:

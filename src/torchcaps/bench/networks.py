@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from torchcaps.bench.devices import clock_of
 from torchcaps.bench.measure import Contender, Note, key, race, spread, under
 from torchcaps.bench.memory_probe import peak_memory
 from torchcaps.bench.plan import CNN, HYBRID, METHODS, POOLCAPS, Plan
@@ -21,16 +22,22 @@ PAPER = {
 }
 
 
+def network_case(plan: Plan, model: str, mode: NetworkMode, **options: Any) -> NetworkCase:
+    """A network as the plan runs it, in the plan's first backend unless another is named."""
+    where: dict[str, Any] = {"batch": plan.batch, "device": plan.device, "backend": plan.first}
+    return NetworkCase(model=model, mode=mode, **(where | options))
+
+
 def fastest_layouts(plan: Plan, note: Note) -> dict[str, str]:
     """The memory layout in which each network is fastest on this machine, by model/mode: each runs at its best."""
     layouts = {}
     for mode in MODES:
         for model in (CNN, HYBRID):
             contenders = [
-                Contender(name, NetworkCase(model=model, mode=mode, batch=plan.batch, channels_last=last).build())
+                Contender(name, network_case(plan, model, mode, channels_last=last).build())
                 for name, last in LAYOUTS.items()
             ]
-            times = race(contenders, TRIAL_ROUNDS, under(f"layout of {model}", note))
+            times = race(contenders, TRIAL_ROUNDS, under(f"layout of {model}", note), clock_of(plan.device))
             layouts[key(model, mode)] = min(times, key=lambda name: spread(times[name]).least)
     return layouts
 
@@ -47,8 +54,7 @@ def time_networks(plan: Plan, note: Note) -> tuple[dict[str, NetworkCase], dict[
     layouts = fastest_layouts(plan, note)
 
     def case(model: str, mode: NetworkMode, **options: Any) -> NetworkCase:
-        last = LAYOUTS[layouts[key(model, mode)]]
-        return NetworkCase(model=model, mode=mode, batch=plan.batch, channels_last=last, **options)
+        return network_case(plan, model, mode, channels_last=LAYOUTS[layouts[key(model, mode)]], **options)
 
     cases = {key("cnn", mode): case(CNN, mode) for mode in MODES} | {
         key(backend, method, mode): case(HYBRID, mode, backend=backend, options={"routing": method})
@@ -56,10 +62,11 @@ def time_networks(plan: Plan, note: Note) -> tuple[dict[str, NetworkCase], dict[
         for method in METHODS
         for mode in MODES
     }
-    for mode in MODES:
-        cases[key(PLAIN, "frem", mode)] = case(HYBRID, mode, options={"routing": "frem"}, plain_convolutions=True)
+    if plan.first == "native":  # the others have PyTorch's convolutions anyway
+        for mode in MODES:
+            cases[key(PLAIN, "frem", mode)] = case(HYBRID, mode, options={"routing": "frem"}, plain_convolutions=True)
     contenders = [
-        Contender(name, case.build(), plan.every[case.backend], warm_up=case.backend != "reference")
+        Contender(name, case.build(), plan.every[case.backend], warm_up=plan.warms_up(case.backend))
         for name, case in cases.items()
     ]
     contenders.append(Contender(LOADER, loader_step(plan.batch)))
@@ -67,7 +74,7 @@ def time_networks(plan: Plan, note: Note) -> tuple[dict[str, NetworkCase], dict[
         "batch": plan.batch,
         "layouts": layouts,
         "backends": plan.backends,
-        "seconds": race(contenders, plan.rounds, note),
+        "seconds": race(contenders, plan.rounds, note, clock_of(plan.device)),
         "paper_seconds": PAPER,
     }
 
@@ -77,14 +84,12 @@ NORMS = {"plain": None, "batch": "batch"}
 
 
 def measure_norm(plan: Plan, note: Note) -> dict[str, Any]:
-    """Seconds by network, norm and mode; the capsules are FREM's, in the native core."""
+    """Seconds by network, norm and mode; the capsules are FREM's, in the plan's first backend."""
     contenders = [
-        Contender(
-            key(model, name, mode),
-            NetworkCase(model=model, mode=mode, batch=plan.batch, options={"norm": norm}).build(),
-        )
+        Contender(key(model, name, mode), network_case(plan, model, mode, options={"norm": norm}).build())
         for model in NETWORKS
         for mode in MODES
         for name, norm in NORMS.items()
     ]
-    return {"batch": plan.batch, "seconds": race(contenders, plan.rounds, note)}
+    seconds = race(contenders, plan.rounds, note, clock_of(plan.device))
+    return {"batch": plan.batch, "backend": plan.first, "seconds": seconds}

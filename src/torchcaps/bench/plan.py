@@ -1,6 +1,6 @@
 """How much is measured: the full run, and the quick one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torchcaps.functional.registry import list_routings
 
@@ -35,10 +35,20 @@ class Plan:
     copy_bytes: int
     loop_rounds: int
     loop_steps: int  # a multiple of ten
+    device: str = "cpu"
 
     @property
     def backends(self) -> tuple[str, ...]:
         return tuple(self.every)
+
+    @property
+    def first(self) -> str:
+        """The backend that the others are compared with, and that is followed as sizes grow."""
+        return self.backends[0]
+
+    def warms_up(self, backend: str) -> bool:
+        """On the CPU the reference takes too long for a step that does not count."""
+        return backend != "reference" or self.device != "cpu"
 
 
 def full_plan() -> Plan:
@@ -83,3 +93,12 @@ def quick_plan() -> Plan:
         loop_rounds=2,
         loop_steps=30,
     )
+
+
+def on_gpu(plan: Plan, device: str, *, triton: bool) -> Plan:
+    """The same on a GPU: without the native core, and every backend in every round, for none is slow there.
+
+    ``triton`` says whether that backend serves here.
+    """
+    names = [*(["triton"] if triton else []), *(name for name in plan.every if name != "native")]
+    return replace(plan, device=device, every=dict.fromkeys(names, 1))

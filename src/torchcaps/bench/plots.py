@@ -10,7 +10,7 @@ from torchcaps.bench.plan import CNN, HYBRID, METHODS
 from torchcaps.bench.report import LABELS, Result, layer_label, layer_times
 from torchcaps.bench.routing import ALL
 
-COLORS = {"native": "#1b7f79", "compiled": "#e0a030", "reference": "#b04a5a", "paper": "#8a8a8a"}
+COLORS = {"native": "#1b7f79", "triton": "#5b8fc9", "compiled": "#e0a030", "reference": "#b04a5a", "paper": "#8a8a8a"}
 METHOD_COLORS = {"frem": "#1b7f79", "frms": "#5b8fc9", "em": "#b04a5a"}
 
 
@@ -91,11 +91,12 @@ def draw_growth(figure: Any, result: Result) -> None:
     panels = figure.subplots(2, len(result["axes"]), sharex="col")
     for (axis, found), top, bottom in zip(result["axes"].items(), *panels, strict=True):
         values = found["values"]
-        seconds = [[1000 * t for t in found["seconds"][str(value)] if t is not None] for value in values]
+        seconds = {v: [1000 * t for t in found["seconds"][str(v)] if t is not None] for v in values}
+        seconds = {value: times for value, times in seconds.items() if times}
         memory = [(value, peak / 2**20) for value, peak in zip(values, found["peak_bytes"], strict=True) if peak]
-        for value, times in zip(values, seconds, strict=True):
+        for value, times in seconds.items():
             top.plot([value] * len(times), times, ".", color=METHOD_COLORS["frem"], markersize=3, alpha=0.5)
-        top.plot(values, [min(times) for times in seconds], "o", color=METHOD_COLORS["frem"])
+        top.plot(list(seconds), [min(times) for times in seconds.values()], "o", color=METHOD_COLORS["frem"])
         bottom.plot([value for value, _ in memory], [size for _, size in memory], "o", color=COLORS["compiled"])
         for axes, law, unit in ((top, found["time_law"], 1 / 1000), (bottom, found["memory_law"], 2**20)):
             if law is not None:
@@ -112,13 +113,15 @@ def draw_growth(figure: Any, result: Result) -> None:
         bottom.set_xlabel(f"{axis}, times {HYBRID}'s" if axis == "capsules per layer" else axis)
     panels[0][0].set_ylabel("ms")
     panels[1][0].set_ylabel("peak memory, MB")
-    figure.suptitle(f"A native FREM training step of {HYBRID} (batch {result['batch']} where it is not what grows)")
+    figure.suptitle(
+        f"A {result['backend']} FREM training step of {HYBRID} (batch {result['batch']} where it is not what grows)"
+    )
 
 
 def draw_limits(figure: Any, result: Result) -> None:
     figure.set_size_inches(10, 4)
     axes = figure.subplots()
-    flops, seconds = result["flops"], result["seconds"]
+    flops, seconds, backend = result["flops"], result["seconds"], result["backend"].capitalize()
 
     def rate(name: str) -> float:
         return float(flops[name] / spread(seconds[name]).least / 1e9)
@@ -130,7 +133,7 @@ def draw_limits(figure: Any, result: Result) -> None:
     axes.axhline(peak, color="black", linewidth=1, linestyle="--", label=f"matrix product, {peak:.0f}")
     axes.set(
         ylabel="GFLOP/s, forward",
-        title=f"Native routing kernels beside this machine's matrix product, batch {result['batch']}",
+        title=f"{backend} routing kernels beside this machine's matrix product, batch {result['batch']}",
     )
     axes.legend(frameon=False, fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.16))
 

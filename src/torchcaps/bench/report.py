@@ -54,7 +54,7 @@ def layer_times(result: Result, backend: str, method: str, layer: str, mode: str
 def routing_tables(result: Result) -> list[Table]:
     backends = list(result["backends"])
     layers = {layer["name"]: layer_label(layer) for layer in result["layers"]} | {ALL: "all layers"}
-    others = [backend for backend in backends if backend != "native"]
+    first, *others = backends
     tables = []
     for mode in routing.MODES:
         rows = []
@@ -62,8 +62,8 @@ def routing_tables(result: Result) -> list[Table]:
             for method in METHODS:
                 times = {backend: layer_times(result, backend, method, name, mode) for backend in backends}
                 row = [label, LABELS[method]] + [time_text(spread(times[backend])) for backend in backends]
-                rows.append(row + [ratio_text(ratio(times[other], times["native"])) for other in others])
-        heads = [f"{backend}, ms" for backend in backends] + [f"{other} / native" for other in others]
+                rows.append(row + [ratio_text(ratio(times[other], times[first])) for other in others])
+        heads = [f"{backend}, ms" for backend in backends] + [f"{other} / {first}" for other in others]
         note = "Times: median (minimum). Ratios within a round: median (quartiles). A layer is given by the input and "
         note += "output capsules of a receptive field, and the fields of an image."
         tables.append(
@@ -116,12 +116,14 @@ def network_tables(result: Result) -> list[Table]:
 
     rows = [row(["-", CNN], "cnn", "cnn")]
     rows += [row([backend, LABELS[m]], m, backend, m) for backend in result["backends"] for m in METHODS]
-    rows.append(row([networks.PLAIN, LABELS["frem"]], "frem", networks.PLAIN, "frem"))
+    if key(networks.PLAIN, "frem", "training") in seconds:
+        rows.append(row([networks.PLAIN, LABELS["frem"]], "frem", networks.PLAIN, "frem"))
     columns = ["backend", "network"]
     for mode in networks.MODES:
         columns += [f"{mode}, ms", f"relative to {CNN}", "paper"]
     layouts = ", ".join(f"{name.replace('/', ' ')} {layout}" for name, layout in result["layouts"].items())
-    note = f"{HYBRID} against {CNN}. Each network (the hybrid with native FREM) was tried in both memory layouts, "
+    first = result["backends"][0]
+    note = f"{HYBRID} against {CNN}. Each network (the hybrid with {first} FREM) was tried in both memory layouts, "
     note += f"and runs in the faster: {layouts}. "
     note += "Training: forward, spread loss, backward, Adam. Paper: its Table 1, relative to its CNN."
     title = f"Networks, batch {result['batch']}"
@@ -130,44 +132,52 @@ def network_tables(result: Result) -> list[Table]:
 
 
 def headline(result: Result) -> Table:
-    """The ratios that the native core is judged by."""
+    """The ratios that the first backend is judged by."""
     seconds, peaks = result["seconds"], result["peak_bytes"]
+    first, *others = result["backends"]
     paper = result["paper_seconds"]
     rows = []
     for mode in networks.MODES:
         against = f"{paper['frem'][mode] / paper['cnn'][mode]:.1f}"
-        for backend, label in (("native", ""), (networks.PLAIN, " with PyTorch's convolutions")):
+        for backend, label in ((first, ""), (networks.PLAIN, " with PyTorch's convolutions")):
+            if key(backend, "frem", mode) not in seconds:
+                continue
             times = ratio(seconds[key(backend, "frem", mode)], seconds[key("cnn", mode)])
             rows.append([f"FREM {HYBRID}{label}, {mode}: time relative to {CNN}", ratio_text(times), against])
-    for other in (backend for backend in result["backends"] if backend != "native"):
+    for other in others:
         for mode in networks.MODES:
-            times = ratio(seconds[key(other, "frem", mode)], seconds[key("native", "frem", mode)])
-            rows.append([f"FREM {HYBRID}, {mode}: {other} relative to native", ratio_text(times), ""])
-    loading = ratio(seconds[networks.LOADER], seconds["native/frem/training"])
+            times = ratio(seconds[key(other, "frem", mode)], seconds[key(first, "frem", mode)])
+            rows.append([f"FREM {HYBRID}, {mode}: {other} relative to {first}", ratio_text(times), ""])
+    loading = ratio(seconds[networks.LOADER], seconds[key(first, "frem", "training")])
     rows.append(
         ["a batch of the loader, with crop and jitter: relative to a training step", f"{loading.median:.1%}", ""]
     )
-    mine, cnn = peaks["native/frem/training"], peaks["cnn/training"]
+    mine, cnn = peaks[key(first, "frem", "training")], peaks["cnn/training"]
     memory = f"{mine / cnn:.2f}" if mine and cnn else "-"
     rows.append([f"FREM {HYBRID}, training: peak memory relative to {CNN}", memory, ""])
-    note = "Peak memory is that of the process in a step, less what it held with model and input loaded; of a process "
-    note += "of its own, but for compiled. The reference's first, cold step counts among its rounds."
+    note = "Peak memory is that of the process in a step, minus what it held with model and input loaded, "
+    note += (
+        "measured in a separate process (except compiled). The reference's first, cold step counts among its rounds."
+    )
+    if first != "native":
+        note = "Peak memory is that of the GPU's allocator in a step, minus what it held with model and input loaded."
     return Table("In short", ["", "measured", "paper"], rows, note)
 
 
 def growth_tables(result: Result) -> list[Table]:
     laws, points = [], []
     for axis, found in result["axes"].items():
-        memory = f"{found['memory_law'][0]:.2f}" if found["memory_law"] else "-"
+        time, memory = (law and law[0] for law in (found["time_law"], found["memory_law"]))
+        exponents = (time, found["time_exponent_at_the_end"], memory)
         reach = f"{found['values'][0]:g} to {found['values'][-1]:g}"
-        laws.append([axis, reach, f"{found['time_law'][0]:.2f}", f"{found['time_exponent_at_the_end']:.2f}", memory])
+        laws.append([axis, reach, *("-" if e is None else f"{e:.2f}" for e in exponents)])
         for value, peak in zip(found["values"], found["peak_bytes"], strict=True):
             points.append([axis, f"{value:g}", time_text(spread(found["seconds"][str(value)])), memory_text(peak)])
     note = f"Capsules per layer: times those of {HYBRID}; its convolutions widen with them. "
     note += f"Batch {result['batch']} where the batch is not what grows."
     columns = ["what grows", "from, to", "exponent of time", "between the last two", "exponent of memory"]
     return [
-        Table("Growth of a native FREM training step", columns, laws, note),
+        Table(f"Growth of a {result.get('backend', 'native')} FREM training step", columns, laws, note),
         Table("Growth, point by point", ["what grows", "value", "time, ms", "peak memory, MB"], points),
     ]
 
@@ -197,7 +207,8 @@ def limits_tables(result: Result) -> list[Table]:
     columns = ["layer", "method", "GFLOP", "ms", "GFLOP/s", "of the matrix product", "MB moved", "of the copy"]
     note = f"float32 matrix product: {peak:.0f} GFLOP/s; copy: {copy:.1f} GB/s (read and written); best of the rounds. "
     note += "Operations by the formula in torchcaps.bench.flops, bytes as if each map were moved once."
-    return [Table(f"Native forward kernels against the machine, batch {result['batch']}", columns, rows, note)]
+    backend = result.get("backend", "native").capitalize()
+    return [Table(f"{backend} forward kernels against the machine, batch {result['batch']}", columns, rows, note)]
 
 
 def loop_tables(result: Result) -> list[Table]:
@@ -221,9 +232,10 @@ def norm_tables(result: Result) -> list[Table]:
     columns = ["network"]
     for mode in networks.MODES:
         columns += [f"{mode}, ms", "with batch norm, ms", "relative"]
-    note = (
-        "In evaluation norms of convolutions are folded into them, and those of routed poses are written by the core."
-    )
+    note = "In evaluation norms of convolutions are folded into them"
+    if result.get("backend", "native") == "native":
+        note += ", and those of routed poses are written by the core"
+    note += "."
     return [Table(f"Batch normalisation, batch {result['batch']}", columns, rows, note)]
 
 
@@ -243,8 +255,9 @@ def tables(part: str, result: Result) -> list[Table]:
 
 
 def machine_line(machine: Result) -> str:
+    gpu = f"{machine['gpu']}; " if "gpu" in machine else ""
     return (
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, {machine['vector_path']}; "
+        f"{gpu}{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, {machine['vector_path']}; "
         f"torch {machine['torch']}, torchcaps {machine['torchcaps']}, Python {machine['python']}; {machine['date']}"
     )
 

@@ -36,6 +36,7 @@ class NetworkCase:
     options: dict[str, Any] = field(default_factory=dict)
     capsule_factor: float = 1  # of the capsules in every layer of hybrid64
     plain_convolutions: bool = False  # PyTorch's in the residual blocks, as they are in the CNN, not the core's
+    device: str = "cpu"
 
     def network(self) -> Network:
         if self.capsule_factor == 1:
@@ -47,11 +48,11 @@ class NetworkCase:
     def build(self) -> Step:
         torch.manual_seed(SEED)
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
-        model = self.network().to(memory_format=layout)  # type: ignore[call-overload]
+        model = self.network().to(self.device, memory_format=layout)  # type: ignore[call-overload]
         model.train(self.mode == "training")
         image = torch.randn(self.batch, model.in_channels, model.image_size, model.image_size)
-        image = image.contiguous(memory_format=layout)
-        label = torch.randint(model.num_classes, (self.batch,))
+        image = image.to(self.device, memory_format=layout)
+        label = torch.randint(model.num_classes, (self.batch,)).to(self.device)
         optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
 
         residual: Any = "reference" if self.plain_convolutions else self.backend
@@ -126,12 +127,15 @@ class RoutingCase:
     mode: RoutingMode
     batch: int
     backend: Any = "native"
+    device: str = "cpu"
 
     def build(self) -> Step:
-        model, shapes = hybrid(self.method), [hybrid_layers()[n] for n in self.layers]
-        chosen = [(model.get_submodule(shape.name), random_capsules(shape, self.batch)) for shape in shapes]
+        model, shapes = hybrid(self.method, self.device), [hybrid_layers()[n] for n in self.layers]
+        chosen = [
+            (model.get_submodule(shape.name), random_capsules(shape, self.batch, self.device)) for shape in shapes
+        ]
         outputs = [shape for layer in shapes for shape in (layer.pose_shape, layer.activation_shape)]
-        gradients = [random_gradient((self.batch, *shape)) for shape in outputs]
+        gradients = [random_gradient((self.batch, *shape), self.device) for shape in outputs]
 
         def forward() -> None:
             with use_backend(self.backend), torch.no_grad():
@@ -152,28 +156,28 @@ class RoutingCase:
 
 # The cases of a run share these: they are gigabytes otherwise. forget_inputs() frees them.
 @cache
-def hybrid(method: str) -> Network:
+def hybrid(method: str, device: str) -> Network:
     """The network whose layers are run alone."""
     torch.manual_seed(SEED)
-    return create_model(HYBRID, routing=method)
+    return create_model(HYBRID, routing=method).to(device)
 
 
 @cache
-def random_capsules(shape: LayerShape, batch: int) -> Capsules:
+def random_capsules(shape: LayerShape, batch: int, device: str) -> Capsules:
     """Random capsules in channels-last layout, as the layers before give them."""
 
     def leaf(maps: Tensor) -> Tensor:
-        return maps.contiguous(memory_format=torch.channels_last).requires_grad_()
+        return maps.to(device, memory_format=torch.channels_last).requires_grad_()
 
     pose = torch.randn(batch, 16 * shape.in_capsules, shape.height, shape.width)
     return Capsules(leaf(pose), leaf(torch.rand(batch, shape.in_capsules, shape.height, shape.width)))
 
 
 @cache
-def random_gradient(shape: tuple[int, ...]) -> Tensor:
-    """A random gradient for a layer's output, laid out as a convolution behind it would give it."""
+def random_gradient(shape: tuple[int, ...], device: str) -> Tensor:
+    """A random gradient for a layer's output, laid out as a convolution after it would give it."""
     layout = torch.channels_last if len(shape) == 4 else torch.contiguous_format
-    return torch.randn(shape).contiguous(memory_format=layout)
+    return torch.randn(shape).to(device, memory_format=layout)
 
 
 def forget_inputs() -> None:
@@ -198,6 +202,7 @@ class AllocationCase:
 
     size: int  # bytes
     backend: Any = "native"
+    device: str = "cpu"
 
     def build(self) -> Step:
         return lambda: b"x" * self.size  # touches every page
