@@ -85,7 +85,7 @@ def introduction(results: list[Result], rehearsal: bool) -> list[str]:
             "The paper's tables and figures, run again. Settings were chosen beforehand, on validation images; then "
             "each run was trained on the whole training split (those for new viewpoints: on the familiar ones), and "
             "the test split was evaluated at its end. "
-            "One run, one seed for each number, but for ensembles; another seed gives another number. "
+            "Each number is one run with one seed, except for ensembles; another seed gives another number. "
             "Differences are ours less the paper's, in percentage points."
         )
     else:

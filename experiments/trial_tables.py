@@ -12,6 +12,7 @@ from experiments.trials import FOLDS, TRIALS
 from torchcaps.runs.text import NOTHING, Table, duration, percent
 
 HARD_FOLDS = (0, 2, 4)  # which have toys that no other of their class resembles
+ASKS = {trial.name: trial.asks for trial in TRIALS}
 FOLD_SUFFIX = re.compile(r"-fold-\d+$")
 
 
@@ -99,7 +100,7 @@ def trial_row(result: Result, first: Mapping[str, Any]) -> list[str]:
         trial["group"],
         result.name,
         words(changed) or "nothing",
-        trial["asks"],
+        ASKS.get(result.name, trial["asks"]),
         percent(training[-1]) if training else NOTHING,
         percent(min(validation)) if validation else NOTHING,
         "failed: not finite" if result.failed else percent(validation[-1]) if validation else NOTHING,
