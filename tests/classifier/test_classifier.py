@@ -64,7 +64,7 @@ def test_grey_images_for_a_network_of_colours(tiny: Tiny, split: Split) -> None:
     classifier = tiny(in_channels=3)
     expected = classifier.predict(split.images.expand(-1, 3, -1, -1)).activation
     assert torch.equal(classifier.predict(split.images).activation, expected)
-    with pytest.raises(DataError, match=r"three grey ones or one in colour: expected \[N, C, H, W\]"):
+    with pytest.raises(DataError, match=r"three grey images or one in colour: expected \[N, C, H, W\]"):
         classifier.predict(np.zeros((3, 24, 24), np.uint8))
     assert len(classifier.predict(np.zeros((24, 24, 3), np.uint8)).names) == 1
 

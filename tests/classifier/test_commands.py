@@ -142,7 +142,7 @@ def test_what_eval_refuses(tiny: Tiny, run: Path, saved: Path, photos: Path, tmp
     other = tmp_path / "other"
     make_run(other, photos, validation="none")
     refused = {
-        (): "needs the folder of a training run",
+        (): "expected the folder of a training run",
         (tmp_path / "nowhere",): "there is no .*nowhere",
         (tmp_path,): r"has no model.safetensors: finish .* --resume",
         (saved,): r"saved is not the folder of a training run: it has no run.json",
@@ -163,7 +163,7 @@ def test_what_eval_refuses(tiny: Tiny, run: Path, saved: Path, photos: Path, tmp
 
 def test_eval_after_the_images_have_moved(run: Path, photos: Path, tmp_path: Path, capsys: Output) -> None:
     photos.rename(tmp_path / "moved")
-    with pytest.raises(DataError, match=rf"were in {photos}, which is gone: --data NEWFOLDER evaluates on another"):
+    with pytest.raises(DataError, match=rf"were in {photos}, which no longer exists: give the new folder with --data"):
         call(evaluate_command, run)
     call(evaluate_command, run, "--data", tmp_path / "moved", "--json")
     assert json.loads(capsys.readouterr().out)["images"] == 15

@@ -155,7 +155,7 @@ def test_no_images(tiny: Tiny, split: Split) -> None:
 
 
 def test_a_network_without_capsules(tiny: Tiny, split: Split) -> None:
-    with pytest.raises(UserError, match="cnn32 has no capsules, hence no votes to follow"):
+    with pytest.raises(UserError, match="cnn32 has no capsules, so no votes to follow"):
         explain(tiny(model="cnn32"), split)
 
 

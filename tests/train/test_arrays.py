@@ -104,14 +104,20 @@ def test_errors() -> None:
         fit(IMAGES, LABELS, **TINY, weights="bset")
     for changes, words in (
         ({"nonsense": 1}, "no field nonsense"),
-        ({"learning_rate": 0.1}, "no field learning_rate"),
+        ({"learning_rate": 0.1}, r"no field learning_rate; did you mean rate\?"),
         ({"epoch": 3}, "did you mean epochs?"),
         ({"epochs": 2.5}, "epochs is 2.5, expected a whole number"),
+        ({"epochs": 10**30}, "expected at most 1000000"),
+        ({"size": 10**6}, "size is 1000000, expected at most 2048"),
+        ({"first_channels": 16 * 10**6}, "first_channels is 16000000, expected at most 4096"),
+        ({"seed": 2**70}, "expected at most 9223372036854775807"),
+        ({"seed": -1}, "seed is -1, expected 0 or more"),
+        ({"name": "../x"}, "name: for data sets and folders"),
         ({"camera": "both"}, "camera: for data sets and folders, not for arrays"),
         ({"root": "here", "skip_bad": True}, "root, skip_bad: for data sets"),
     ):
         with pytest.raises(UserError, match=words):
-            fit(IMAGES, LABELS, **TINY, **changes)
+            fit(IMAGES, LABELS, **(TINY | changes))
 
 
 def test_folds_hold_out_other_images() -> None:

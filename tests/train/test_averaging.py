@@ -115,7 +115,7 @@ def test_interrupted_run_ends_with_the_same_mean(normalised: Recipe, how: str, a
     [
         ({"average_epochs": -1}, "average_epochs is -1, expected 0 to 50"),
         ({"average_epochs": 4, "epochs": 3}, "average_epochs is 4, expected 0 to 3, the run's epochs"),
-        ({"average_epochs": 2, "weights": "best"}, "average_epochs is 2 and weights 'best'.*expected weights='last'"),
+        ({"average_epochs": 2, "weights": "best"}, "average_epochs is 2 and weights is 'best'.*set weights='last'"),
     ],
 )
 def test_what_cannot_be_meant(changes: dict[str, Any], words: str) -> None:

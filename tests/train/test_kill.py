@@ -17,6 +17,7 @@ EPOCHS = (20, 80, 320, 1280)  # of four steps each: the next where a machine is 
 PATIENCE = 300.0  # seconds in which a life must bring a checkpoint, however loaded the machine is
 
 
+@pytest.mark.slow
 def test_killed_three_times_ends_with_the_same_bits(images: Path, tmp_path: Path) -> None:
     for epochs in EPOCHS:
         fields = tiny_fields(images, epochs=epochs, **{"checkpoint-every": 3})

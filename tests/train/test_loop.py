@@ -18,7 +18,7 @@ from torchcaps.classifier import load
 from torchcaps.cli.train import report_on
 from torchcaps.data import BatchLoader, Pipeline
 from torchcaps.errors import UserError
-from torchcaps.runs.folder import locked
+from torchcaps.runs.folder import BusyError, locked
 from torchcaps.runs.metrics import read_rows, start_file
 from torchcaps.train import Recipe, metrics, train
 from torchcaps.train.assemble import load_data, make_classifier, make_pipeline
@@ -160,6 +160,8 @@ def test_one_process_to_a_folder(recipe: Recipe) -> None:
     train(recipe, output=RUN)
     with locked(RUN), pytest.raises(UserError, match=f"another process is training in {RUN}"):
         train(recipe, resume=RUN)
+    with locked(RUN), pytest.raises(BusyError):  # which began a moment ago, for all that this one knows
+        train(recipe, output=RUN)
     train(recipe, resume=RUN)  # it has left
 
 

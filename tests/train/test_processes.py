@@ -39,6 +39,7 @@ def one(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_two_processes_follow_one(images: Path, one: Path, tmp_path: Path) -> None:
     fields = tiny_fields(images, reconstruction=0.0005)
     process = start("train", *fields, "--devices", "2", "--output", "two", folder=tmp_path)
@@ -51,6 +52,7 @@ def test_two_processes_follow_one(images: Path, one: Path, tmp_path: Path) -> No
     assert json.loads((tmp_path / "two/run.json").read_text())["processes"] == 2
 
 
+@pytest.mark.slow
 def test_two_processes_mix_and_average_as_one(images: Path, tmp_path: Path) -> None:
     fields = tiny_fields(images, mixup=0.4, weights="last", **{"average-epochs": 2})
     main(["train", *fields, "--output", str(tmp_path / "one")])

@@ -50,7 +50,7 @@ def test_recipe_builds_its_network(name: str) -> None:
     pipeline = make_pipeline(made, splits)
     with torch.device("meta"):  # the structure only
         network = make_classifier(made, splits, pipeline).network
-        options: dict[str, Any] = {"routing": method} if has_capsules else {}
+        options: dict[str, Any] = {"routing": method, "class_shared": found.class_shared} if has_capsules else {}
         options |= {"in_channels": channels, "num_classes": classes, "first_channels": found.first_channels}
         options |= {"norm": found.norm}
         wanted = create_model(found.model, **options)
@@ -142,6 +142,13 @@ def test_unknown_names() -> None:
 def test_wrong_values(changes: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=next(iter(changes))):
         Recipe.of(**changes)
+
+
+@pytest.mark.parametrize("text", ["[]", '{"recipe": null}', '{"recipe": []}', "{}", "7"])
+def test_a_run_without_a_recipe(tmp_path: Path, text: str) -> None:
+    (tmp_path / "run.json").write_text(text)
+    with pytest.raises(UserError, match=r"run\.json cannot be used: it holds no recipe"):
+        read_recipe(tmp_path)
 
 
 def make_folder(root: Path, count: int, side: int) -> Path:

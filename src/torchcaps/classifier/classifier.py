@@ -72,7 +72,7 @@ class Classifier(nn.Module):
             shape = np.shape(images)
             if self.network.in_channels == 3 and len(shape) == 3 and shape[0] == 3 != shape[2]:
                 raise DataError(
-                    f"images of shape {list(shape)} are three grey ones or one in colour: "
+                    f"images of shape {list(shape)} are ambiguous, three grey images or one in colour: "
                     "expected [N, C, H, W], as from images[None]"
                 )
             pixels = as_images(images)

@@ -50,7 +50,7 @@ def explain(classifier: Classifier, split: Split) -> list[Explanation]:
     """Explain a classifier's predictions for a prepared split (``classifier.prepare(images)`` gives one)."""
     if not any(isinstance(layer, RoutedLayer) for layer in classifier.network.modules()):
         raise UserError(
-            f"{classifier.model} has no capsules, hence no votes to follow: expected a hybrid or poolcaps network"
+            f"{classifier.model} has no capsules, so no votes to follow: expected a hybrid or poolcaps network"
         )
     was_training = classifier.training
     classifier.eval()

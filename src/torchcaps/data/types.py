@@ -41,8 +41,8 @@ class Split:
     def factor(self, name: str) -> Tensor:
         """A factor of variation ``[N]``; raises where the set does not have it, or does not know it for every image."""
         if name not in self.factors:
-            known = ", ".join(self.factors) or "none"
-            raise DataError(f"this set has no factor {name!r}; it has {known}")
+            known = f"it has {', '.join(self.factors)}" if self.factors else "it has no factors at all"
+            raise DataError(f"this set has no factor {name!r}: {known}")
         values = self.factors[name]
         unknown = int((values < 0).sum())
         if unknown:

@@ -44,7 +44,7 @@ def disk_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(f"{path} cannot be written: {error.strerror or error}; nothing of it was kept") from error
+        raise DataError(f"{path} cannot be written: {error.strerror or error}; no partial file was left") from error
 
 
 def to_disk(file: BinaryIO) -> None:

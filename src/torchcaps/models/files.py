@@ -34,7 +34,7 @@ def read_card(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ModelFileError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise ModelFileError(f"{path} is not a whole JSON file ({error}): copy it again") from error
+        raise ModelFileError(f"{path} is not valid JSON ({error}): copy it again") from error
     found = card.get("format") if isinstance(card, dict) else None
     if found != FORMAT:
         raise ModelFileError(
@@ -77,9 +77,7 @@ def check_weights(network: Network, path: Path) -> None:
     problem = mismatch({name: value.shape for name, value in network.state_dict().items()}, shapes)
     odd = next((f"{name} is of type {kind}" for name, kind in types.items() if kind not in NUMBERS), "")
     if problem or odd:
-        raise ModelFileError(
-            f"{path} is of another network than its card says ({problem or odd}): copy both from one run"
-        )
+        raise ModelFileError(f"{path} does not match its model.json ({problem or odd}): copy both from one run")
 
 
 @contextmanager
@@ -91,7 +89,7 @@ def _readable(path: Path) -> Iterator[None]:
         raise ModelFileError(f"{path} cannot be read: {error.strerror or error}") from error
     except (safetensors.SafetensorError, ValueError, KeyError) as error:
         raise ModelFileError(
-            f"{path} is not a whole safetensors file ({error}): it may be truncated, copy it again"
+            f"{path} is not a valid safetensors file ({error}): it may be truncated; copy it again"
         ) from error
 
 

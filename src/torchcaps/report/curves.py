@@ -25,7 +25,7 @@ def losses(run: Run) -> Section:
     if len({margin for _, margin in run.course("margin")}) > 1:
         says.append("The output loss can rise while the margin of the spread loss grows. ")
     if not reconstruction:
-        says.append("There is no decoder, hence no reconstruction loss.")
+        says.append("There is no decoder, so there is no reconstruction loss.")
     return section("losses", title, lead(*says), tag("div", *charts, class_="charts"))
 
 

@@ -72,7 +72,7 @@ def whole_page(title: str, header: Html, sections: list[Section]) -> str:
 
 def _capsule_sections(subject: Subject) -> list[Section]:
     if not subject.has_capsules:
-        says = f"{subject.classifier.model} has no capsules, hence no reconstructions, poses or routing to show."
+        says = f"{subject.classifier.model} has no capsules, so there are no reconstructions, poses or routing to show."
         return [section("capsules", "Capsules", lead(says))]
     if not subject.has_decoder:
         says = "The network was trained without a decoder: its poses cannot be shown as images."

@@ -26,12 +26,12 @@ class BusyError(RunFolderError):
 def create(name: str, output: Path | None) -> Path:
     """A new, empty folder: the given one, or the first free ``runs/<name>-<n>``.
 
-    What a run left that was killed before it began does not count.
+    What a run left that was killed before it began does not count. Raises where another process trains in it.
     """
-    if not name or name.startswith(".") or any(character in name for character in "/\\\0"):
+    if not name or name.startswith(".") or any(c in "/\\" or not c.isprintable() for c in name):
         raise RunFolderError(
-            f"name is {name!r}, expected one without slashes or a leading dot: it becomes runs/NAME-1; "
-            "--output puts the run elsewhere"
+            f"name is {name!r}, expected one without slashes, control characters or a leading dot: it becomes "
+            "runs/NAME-1; --output puts the run elsewhere"
         )
     if output is None:
         return _first_free(name)
@@ -39,6 +39,9 @@ def create(name: str, output: Path | None) -> Path:
         output.mkdir(parents=True, exist_ok=True)
         taken = any(path.name != LOCK and not path.name.startswith(f".{RUN}.") for path in output.iterdir())
     if taken:
+        if (output / LOCK).exists():
+            with locked(output):  # another process may have begun there a moment ago: then that is said
+                pass
         raise RunFolderError(
             f"{output} exists and is not empty: resume its run with --resume {output}, or choose another --output"
         )

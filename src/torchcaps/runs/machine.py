@@ -27,13 +27,14 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def describe_machine() -> dict[str, Any]:
-    """For the JSON file and the head of the report."""
-    return {
+def describe_machine(device: str = "cpu") -> dict[str, Any]:
+    """For the JSON file and the head of the report; with the GPU, where that is what runs."""
+    gpu = {} if device == "cpu" else {"gpu": torch.cuda.get_device_name(device)}
+    return gpu | {
         "cpu": cpu_name(),
         "cores": usable_cores(),
         "threads": torch.get_num_threads(),
-        "vector_path": native.core.capabilities()["vector_path"],
+        "vector_path": "no native core" if native.core is None else native.core.capabilities()["vector_path"],
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "torch": torch.__version__,

@@ -47,7 +47,7 @@ def read_rows(path: Path) -> list[Row]:
     head, *lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
     columns = head.split(",")
     rows: list[Row] = []
-    for line in lines[:-1]:  # behind the last line break comes nothing, or a row that was being written
+    for line in lines[:-1]:  # after the last line break comes nothing, or a row that was being written
         try:
             values = dict(zip(columns, line.split(","), strict=True))
             rows.append({name: float(values[name]) if values[name] else None for name in COLUMNS})

@@ -18,7 +18,7 @@ from torchcaps.train.recipe import Recipe
 from torchcaps.train.recipes import for_own_images
 from torchcaps.train.run import require_lightning
 
-OF_STORED_SETS = ("data", "root", "full", "camera", "viewpoint", "skip_bad", "checkpoint_every")
+OF_STORED_SETS = ("name", "data", "root", "full", "camera", "viewpoint", "skip_bad", "checkpoint_every")
 
 
 def fit(
@@ -41,7 +41,7 @@ def fit(
     require_lightning()
     if meaningless := [name for name in changes if name in OF_STORED_SETS]:
         raise OptionError(
-            f"{', '.join(meaningless)}: for data sets and folders, not for arrays; leave out, or use torchcaps.train"
+            f"{', '.join(meaningless)}: for data sets and folders, not for arrays; leave it out, or use torchcaps.train"
         )
     pixels = as_images(images)
     label, classes = as_labels(labels, len(pixels))

@@ -96,7 +96,10 @@ def load_set(recipe: Recipe) -> ImageSet:
     if settings.root is not None or settings.full or settings.camera != "left":
         raise OptionError(f"root, full and camera are for data sets, not for the folder {settings.data}")
     if not Path(settings.data).expanduser().is_dir():
-        raise OptionError(f"data is {settings.data!r}: expected one of {', '.join(list_sets())}, or a folder of images")
+        raise OptionError(
+            f"data is {settings.data!r}: expected one of {', '.join(list_sets())}, or a folder of images that exists; "
+            "a run continues only with its folder in the same place"
+        )
     return load_folder(settings.data, size=folder_side(recipe.images), skip_bad=settings.skip_bad)
 
 
@@ -113,7 +116,7 @@ def make_pipeline(recipe: Recipe, splits: Splits) -> Pipeline:
     try:
         return preset(recipe.data.data, size=recipe.images.size, **changes).with_statistics(splits.train)
     except ValueError as error:
-        raise OptionError(f"the recipe's images cannot be made: {error}") from error
+        raise OptionError(f"invalid image settings: {error}") from error
 
 
 def make_classifier(recipe: Recipe, splits: Splits, pipeline: Pipeline) -> Classifier:
@@ -129,4 +132,4 @@ def make_classifier(recipe: Recipe, splits: Splits, pipeline: Pipeline) -> Class
     try:
         return Classifier(recipe.network.model, options, pipeline, splits.classes, {"recipe": recipe.as_json()})
     except (TypeError, ValueError) as error:
-        raise OptionError(f"the recipe's network cannot be made: {error}") from error
+        raise OptionError(f"invalid network settings: {error}") from error

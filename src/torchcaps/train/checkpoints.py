@@ -60,9 +60,7 @@ def read_checkpoint(path: Path, map_location: Any = "cpu") -> dict[str, Any]:
         values = torch.load(checked, map_location=map_location, weights_only=True)
     except Exception as error:  # damaged files make both readers stumble in any way
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise RunFolderError(
-            f"{path} is not a checkpoint that can be used: {reason}; start the run again, or copy the file again"
-        ) from error
+        raise RunFolderError(f"{path} is damaged ({reason}): copy it again, or start the run again") from error
     if not isinstance(values, dict) or not {"state_dict", "global_step", "loops"} <= values.keys():
         raise RunFolderError(f"{path} is not a checkpoint of a training run")
     return values

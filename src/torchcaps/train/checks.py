@@ -1,23 +1,28 @@
 """Whether the values of settings can be meant."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from torchcaps.errors import UserError
 
-WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", Path: "a path"}
+WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a string", Path: "a path"}
 
 
 class RecipeError(UserError):
     """A value that no run can have. No ValueError: the parser of the command line would put its own words around it."""
 
 
-def check_types(part: Any, positive: Sequence[str] = (), not_negative: Sequence[str] = ()) -> None:
+def check_types(
+    part: Any,
+    positive: Sequence[str] = (),
+    not_negative: Sequence[str] = (),
+    most: Mapping[str, int] = MappingProxyType({}),
+) -> None:
     """Raise where a field of a dataclass is not of its type, not finite, or not in its range.
 
     Values come from JSON files and from Python too, where nothing else looks at them.
@@ -34,6 +39,8 @@ def check_types(part: Any, positive: Sequence[str] = (), not_negative: Sequence[
             raise RecipeError(f"{name} is {value}, expected more than 0")
         if name in not_negative and not value >= 0:
             raise RecipeError(f"{name} is {value}, expected 0 or more")
+        if name in most and value is not None and value > most[name]:
+            raise RecipeError(f"{name} is {value}, expected at most {most[name]}")
 
 
 @cache  # a recipe is made of many others, and hints are read from source text
@@ -64,7 +71,7 @@ def is_of(value: Any, hint: Any) -> bool:
 def in_words(hint: Any) -> str:
     """
     >>> in_words(int | None), in_words(Literal["last", "best"])
-    ('a whole number or nothing', 'last or best')
+    ('a whole number or none', 'last or best')
     """
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
@@ -75,4 +82,4 @@ def in_words(hint: Any) -> str:
         return "whole numbers, as in (2, 3)"
     if origin is dict:
         return "names with their values"
-    return "nothing" if hint is NoneType else WORDS.get(hint, str(hint))
+    return "none" if hint is NoneType else WORDS.get(hint, str(hint))

@@ -58,6 +58,11 @@ def resources(devices: int, nodes: int) -> Resources:
     return Resources(devices=local, nodes=int(os.environ["WORLD_SIZE"]) // local)
 
 
+def accelerator() -> str:
+    """Where a run trains."""
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def is_first_process() -> bool:
     """Of several that train together: the one that writes and speaks."""
     return rank() == 0
@@ -107,7 +112,7 @@ def follow(
     with quiet_lightning(), norms:
         trainer = Trainer(
             max_epochs=settings.epochs,
-            accelerator="cuda" if torch.cuda.is_available() else "cpu",
+            accelerator=accelerator(),
             devices=resources.devices,
             num_nodes=resources.nodes,
             strategy=_strategy(recipe, resources),
@@ -165,7 +170,7 @@ def our_errors(folder: Path) -> Iterator[None]:
         if isinstance(error, DataError):
             what, _, _ = str(error).partition(";")
         raise RunFolderError(
-            f"{what}; what was saved before is whole: fix that, then torchcaps train --resume {folder}"
+            f"{what}; earlier files are intact: fix this, then run torchcaps train --resume {folder}"
         ) from error
     except SystemExit as error:
         if isinstance(error.__context__, KeyboardInterrupt):

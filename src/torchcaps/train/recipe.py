@@ -11,6 +11,7 @@ from torchcaps.data.specs import SPECS, spec_of
 from torchcaps.data.splits import Validation, ViewpointFactor
 from torchcaps.errors import UserError
 from torchcaps.models import list_models, network_class
+from torchcaps.models.files import LARGEST, LIMITS, SIDE
 from torchcaps.nn.initial import ConvInit
 from torchcaps.nn.norm import Norm
 from torchcaps.runs.folder import RUN, RunFolderError
@@ -20,7 +21,10 @@ Camera = Literal["left", "right", "both", "each"]
 Loss = Literal["spread", "margin", "cross-entropy"]
 Schedule = Literal["constant", "one-cycle"]
 Weights = Literal["last", "best"]
+OTHER_NAMES = {"learning_rate": ["rate"], "lr": ["rate"], "max_epochs": ["epochs"]}  # what other libraries call a field
 WINDOWS = ("fields", "strides", "paddings")  # one number for each capsule layer but the last
+MOST_CHANNELS = 4096
+MOST = {"epochs": LARGEST, "batch_size": LARGEST, "checkpoint_every": LARGEST, "seed": 2**63 - 1}
 STEREO = [name for name, spec in SPECS.items() if spec.stereo]
 
 
@@ -35,17 +39,17 @@ class DataSettings:
     full: bool = False
     """All 24,300 + 24,300 stereo pairs of turntable."""
     camera: Camera = "left"
-    """Of smallNORB and turntable: one camera, both as two channels, or each in training and the left in the rest."""
+    """Of smallNORB and turntable: one camera, both as two channels, or each as an image (in evaluation: the left)."""
     viewpoint: ViewpointFactor | None = None
-    """Of smallNORB and turntable: train on some azimuths or elevations, and test on the others and on the same ones."""
+    """Of smallNORB and turntable: train on some azimuths or elevations; test on the others and on the familiar ones."""
     skip_bad: bool = False
     """Of a folder of images, skip the files that cannot be used."""
     validation: Validation = "auto"
     """What is held out of the training images: whole objects, a random part of each class, or nothing."""
     fold: int = 0
-    """Which objects or images are held out: another number, other ones."""
+    """Which objects or images are held out; each number selects different ones."""
     images: int | None = None
-    """At most this many training images, and as many of the others, spread evenly over the split."""
+    """At most this many training images, and as many validation and test images, spread evenly over the split."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
@@ -69,7 +73,7 @@ class ImageSettings:
     shift: int = 0
     """Shift training images by up to this many pixels."""
     stretch: float = 0.0
-    """Deform training images: width and height by factors of up to e to this, either way, and shear by up to this."""
+    """Deform training images: scale width and height by up to exp(this) or its inverse, and shear by up to this."""
     turn: float = 0.0
     """Turn training images by up to this many degrees, either way."""
     flip: bool = False
@@ -77,11 +81,13 @@ class ImageSettings:
     standardise: Standardise = "image"
     """Zero mean and unit variance of each image, each of its channels (cameras), or the training set; or neither."""
     mixup: float = 0.0
-    """Train on means of two images with weights from Beta of this; 0 leaves images as they are."""
+    """Mixup: blend two training images with a weight from Beta(a, a), where a is this; 0: off."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
-        check_types(self, positive=("size",), not_negative=("mixup",))
+        check_types(
+            self, positive=("size",), not_negative=("mixup",), most=dict.fromkeys(("size", "resize", "shift"), SIDE)
+        )
 
     def pipeline_fields(self) -> dict[str, Any]:
         """Those of the pipeline that are set here; the others are the data set's."""
@@ -96,7 +102,7 @@ class NetworkSettings:
     model: str = "hybrid32"
     """The network: see torchcaps models."""
     first_channels: int = 64
-    """Channels of the first convolution; with capsules, 16 to a capsule."""
+    """Channels of the first convolution; with capsules, 16 per capsule."""
     conv_init: ConvInit = "paper"
     """Start of the convolutions: the paper's standard deviation of 0.01, or PyTorch's own."""
     norm: Norm = None
@@ -110,7 +116,7 @@ class NetworkSettings:
     routing_options: dict[str, float | str] = field(default_factory=dict)
     """Further options of the routing method: kernel, distance, normalize, bandwidth."""
     learn_bandwidth: bool = False
-    """Learn the bandwidth of the couplings of each layer; its start is the option's."""
+    """Learn the bandwidth of the couplings of each layer; it starts at the bandwidth option."""
     norm_poses: bool = True
     """With a norm, also normalise the poses that capsule layers give."""
     fields: tuple[int, ...] = ()
@@ -128,7 +134,7 @@ class NetworkSettings:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
-        check_types(self)
+        check_types(self, most={"first_channels": MOST_CHANNELS, "iterations": LIMITS["iterations"]})
         if self.model not in list_models():
             raise RecipeError(f"model is {self.model!r}, expected one of {', '.join(list_models())}")
         for name in WINDOWS:
@@ -155,7 +161,7 @@ OF_CAPSULES = tuple(
 
 @dataclass(frozen=True, kw_only=True)
 class Optimisation:
-    """The loss, and how it is brought down."""
+    """The loss and the optimiser."""
 
     loss: Loss = "spread"
     """On the class activations; without capsules, cross-entropy is on the logits."""
@@ -170,32 +176,33 @@ class Optimisation:
     routing_rate: float = 1.0
     """Factor on the rate of the transformation matrices, whose votes are averaged and so move little."""
     schedule: Schedule = "constant"
-    """The rate over the run: constant, or one cycle of warming up and cooling down to nothing."""
+    """The rate over the run: constant, or one cycle of warm-up and decay to zero."""
     warm_up: float = 0.3
     """Share of the run in which a one-cycle rate rises."""
     weight_decay: float = 0.0
-    """L2 of the weights, applied apart from the gradient (AdamW)."""
+    """Decoupled weight decay (AdamW)."""
     weights: Weights = "last"
     """Which weights are kept in the end: the last, or those with the lowest validation error."""
     average_epochs: int = 0
-    """Keep the mean of the weights over so many last epochs instead of the last; 0 does not."""
+    """Keep the mean of the weights over this many last epochs instead of the final weights; 0: off."""
     seed: int = 0
-    """Of the initial weights, the order of the images, and every random transform."""
+    """Seed of the initial weights, the order of the images and all random transforms."""
     checkpoint_every: int = 200
     """Steps between checkpoints, besides those at the end of each epoch."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
         positive = ("epochs", "batch_size", "rate", "routing_rate", "checkpoint_every")
-        check_types(self, positive=positive, not_negative=("reconstruction", "weight_decay"))
+        not_negative = ("reconstruction", "weight_decay", "seed")
+        check_types(self, positive=positive, not_negative=not_negative, most=MOST)
         if not 0 <= self.warm_up < 1:
             raise RecipeError(f"warm_up is {self.warm_up}, expected a share of the run: at least 0, below 1")
         if not 0 <= self.average_epochs <= self.epochs:
             raise RecipeError(f"average_epochs is {self.average_epochs}, expected 0 to {self.epochs}, the run's epochs")
         if self.average_epochs and self.weights == "best":
             raise RecipeError(
-                f"average_epochs is {self.average_epochs} and weights 'best', as recipes for a user's images have: "
-                "expected weights='last' with it"
+                f"average_epochs is {self.average_epochs} and weights is 'best', the default for your own images: "
+                "set weights='last' with it"
             )
 
 
@@ -236,9 +243,9 @@ class Recipe:
         """The recipe with other values of some fields, whichever part they are of."""
         name = changes.pop("name", self.name)
         if not isinstance(name, str):
-            raise RecipeError(f"name is {name!r}, expected a word")
+            raise RecipeError(f"name is {name!r}, expected a string")
         if unknown := [key for key in changes if key not in PART_OF]:
-            near = get_close_matches(unknown[0], PART_OF, n=1, cutoff=0.5)
+            near = OTHER_NAMES.get(unknown[0]) or get_close_matches(unknown[0], PART_OF, n=1, cutoff=0.5)
             meant = f"; did you mean {near[0]}?" if near else "."
             raise RecipeError(f"a recipe has no field {', '.join(unknown)}{meant} Its fields: {', '.join(PART_OF)}")
         parts = {
@@ -307,6 +314,9 @@ def read_recipe(folder: Path) -> Recipe:
     if not path.is_file():
         raise RunFolderError(f"{folder} is not the folder of a training run: it has no {RUN}")
     try:
-        return recipe_from_json(json.loads(path.read_text(encoding="utf-8"))["recipe"])
+        run = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(run, dict) or not isinstance(run.get("recipe"), dict):
+            raise RecipeError("it holds no recipe")
+        return recipe_from_json(run["recipe"])
     except (OSError, UserError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunFolderError(f"{path} cannot be used: {error}") from error

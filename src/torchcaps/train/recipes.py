@@ -63,7 +63,7 @@ NORMED_STD = 0.03  # poses have unit size: with larger matrices votes start so f
 def normed(paper: Recipe) -> Recipe:
     """smallNORB and turntable with both cameras, 32x32 crops of 48x48, and batch normalisation.
 
-    Chosen on toys that were held out of training, most of it on one fold so far: docs/results.md has what was tried.
+    Chosen on toys that were held out of training: docs/results.md has what was tried.
     """
     return paper.with_fields(
         camera="both",
@@ -73,6 +73,8 @@ def normed(paper: Recipe) -> Recipe:
         norm="batch",
         conv_init="torch",
         transform_std=NORMED_STD,
+        class_shared=True,
+        class_coordinates=True,
         loss="cross-entropy",
         reconstruction=0.0,
         rate=2e-3,

@@ -33,7 +33,7 @@ _MOST = 32  # proportions of one category
 
 
 def proportions(seed: int, category: int, instance: int) -> Draw:
-    """A function that draws this instance's proportions, one a call, always in the same order.
+    """A function that draws this instance's proportions, one per call, always in the same order.
 
     The five instances of a split share out each range: one has its proportion in the lowest fifth, one in the next, and
     so on, in an order of its own for each proportion. So five instances cover a category about as well under every
