@@ -247,7 +247,9 @@ def test_a_full_disk_while_unpacking(serve, register, tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("torchcaps.data.writing.to_disk", full)  # the download goes through fetch's own
-    with pytest.raises(DataError, match=r"data_batch_1.bin cannot be written: No space left on device; no partial file was left"):
+    with pytest.raises(
+        DataError, match=r"data_batch_1.bin cannot be written: No space left on device; no partial file"
+    ):
         fetch("cifar10", tmp_path)
     assert visible(tmp_path) == []
 

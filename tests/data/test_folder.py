@@ -14,7 +14,7 @@ import torch
 from torchcaps.data import folder_cache
 from torchcaps.data.decode import read_image
 from torchcaps.data.folder import load_folder
-from torchcaps.data.splits import make_splits
+from torchcaps.data.splits import joined, make_splits
 from torchcaps.data.types import DataError
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
@@ -489,3 +489,17 @@ def test_without_a_place_for_the_cache_it_goes_on(tmp_path: Path) -> None:
     data = load_folder(tmp_path / "data", size=8, cache=tmp_path / "cache")
     assert len(data.train) == 4
     assert "not cached" in data.note
+
+
+def test_each_image_knows_its_file(tmp_path: Path) -> None:
+    images = load_folder(fill(tmp_path, {"a": 6, "b": 6}), size=8)
+    splits = make_splits(images)
+    assert splits.validation is not None
+    for split in (splits.train, splits.validation, splits.test):
+        for pixels, label, file in zip(split.images, split.labels.tolist(), split.files, strict=True):
+            assert file.parent == tmp_path / images.classes[label]
+            assert int(file.stem) == int(pixels[0, 4, 4])  # its grey level
+    files = {*splits.train.files, *splits.validation.files, *splits.test.files}
+    assert files == set(tmp_path.glob("[ab]/*.png"))
+    together = joined(splits.train, splits.validation)
+    assert together.files == splits.train.files + splits.validation.files

@@ -1,5 +1,6 @@
 """A network that takes images as they come, and answers with names."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,7 +83,7 @@ class Classifier(nn.Module):
             side = self.pipeline.crop
             raise DataError(f"images are {height}x{width}, the network needs at least {side}x{side}")
         pixels = as_channels(images.images, self.network.in_channels)
-        return self.pipeline.prepare(Split(pixels, images.labels, images.factors))
+        return self.pipeline.prepare(replace(images, images=pixels))
 
     @torch.no_grad()
     def activations(self, split: Split, *, crops: int = 1, batch_size: int | None = None) -> Tensor:

@@ -1,7 +1,7 @@
 """How often one classifier, or several together, are wrong."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -80,4 +80,4 @@ def with_classes(split: Split, found: Sequence[str], expected: Sequence[str]) ->
     if set(found) != set(expected):
         raise DataError(f"the images are of the classes {', '.join(found)}; the network knows {', '.join(expected)}")
     place = torch.tensor([expected.index(name) for name in found])  # [classes]
-    return Split(split.images, place[split.labels], split.factors)
+    return replace(split, labels=place[split.labels])

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from rich.console import Console
 from tyro.conf import Positional
 
@@ -16,6 +15,7 @@ from torchcaps.cli.tables import class_table, confusion_table, run_table
 from torchcaps.data import DataError, ImageSet, Split, Splits, ViewpointSplits, list_sets, load_folder, make_splits
 from torchcaps.data import load as load_set
 from torchcaps.data.folder_layout import scan
+from torchcaps.data.splits import joined
 from torchcaps.errors import UserError
 
 
@@ -141,10 +141,8 @@ def _named_data(call: EvaluateCall, classifiers: list[Classifier]) -> Data:
 
 def _whole_folder(images: ImageSet) -> Data:
     """A folder without test/ stands for all of its images."""
-    pixels = torch.cat([images.train.images, images.test.images])
-    labels = torch.cat([images.train.labels, images.test.labels])
     note = "there is no test/, so these are all images of the folder, some of which may have been trained on"
-    return Data(images.name, images.classes, Split(pixels, labels), note)
+    return Data(images.name, images.classes, joined(images.train, images.test), note)
 
 
 def _choose(call: EvaluateCall, name: str, splits: Splits) -> Split:

@@ -77,7 +77,7 @@ def load_folder(
 def _parts(layout: Layout, decoded: Decoded) -> dict[str, Split]:
     good = [place for place in range(len(layout.files)) if place not in decoded.bad]
     labels = torch.tensor([layout.labels[place] for place in good], dtype=torch.int64)  # [n]
-    everything = Split(decoded.images, labels)
+    everything = Split(decoded.images, labels, files=tuple(layout.files[place] for place in good))
     splits = [layout.splits[place] for place in good]
     if set(layout.splits) == {"train"}:
         return {"train": everything}

@@ -115,11 +115,11 @@ def _validation(
     if validation not in ("auto", "instance", "stratified", "none"):
         raise ValueError(f"validation is {validation!r}, expected 'auto', 'instance', 'stratified' or 'none'")
     if validation == "none":
-        return (split if own is None else _joined(split, own)), None, "no validation: training on everything"
+        return (split if own is None else joined(split, own)), None, "no validation: training on everything"
     if validation == "auto" and own is not None:
         return split, own, "validation: the set's own"
     if own is not None:
-        split = _joined(split, own)
+        split = joined(split, own)
     why = ""
     if validation == "auto":
         validation, why = _choose(split)
@@ -155,12 +155,14 @@ def _familiar_viewpoints(split: Split, factor: ViewpointFactor) -> Tensor:
     return torch.tensor(FAMILIAR_AZIMUTHS)
 
 
-def _joined(first: Split, second: Split) -> Split:
+def joined(first: Split, second: Split) -> Split:
+    """The images of both, with the factors that both have."""
     shared = first.factors.keys() & second.factors.keys()
     return Split(
         torch.cat([first.images, second.images]),
         torch.cat([first.labels, second.labels]),
         {name: torch.cat([first.factors[name], second.factors[name]]) for name in first.factors if name in shared},
+        first.files + second.files if first.files and second.files else (),
     )
 
 

@@ -5,6 +5,7 @@ torch would split over threads for one sample and not for fifty, and no fused mu
 round differently.
 """
 
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -144,7 +145,7 @@ def resize_split(split: Split, size: int, *, chunk: int = 1024) -> Split:
     for start in range(0, count, chunk):
         resized = resize(split.images[start : start + chunk].float(), height, width)
         images[start : start + chunk] = resized.round_().clamp_(0, 255).to(torch.uint8)
-    return Split(images, split.labels, split.factors)
+    return replace(split, images=images)
 
 
 def channel_statistics(split: Split, *, chunk: int = 4096) -> tuple[tuple[float, ...], tuple[float, ...]]:

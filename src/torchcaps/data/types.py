@@ -21,6 +21,7 @@ class Split:
     images: Tensor  # [N, C, H, W], uint8
     labels: Tensor  # [N], int64
     factors: Mapping[str, Tensor] = field(default_factory=dict)  # [N] int64 each, -1 where not known
+    files: tuple[Path, ...] = ()  # one per image, where each has a file of its own; else none
 
     def __post_init__(self) -> None:
         count = len(self.images)
@@ -29,6 +30,8 @@ class Split:
         for name, values in {"labels": self.labels, **self.factors}.items():
             if values.shape != (count,) or values.dtype != torch.int64:
                 raise ValueError(f"{name} are {values.dtype} {list(values.shape)}, expected int64 [{count}]")
+        if len(self.files) not in (0, count):
+            raise ValueError(f"{len(self.files)} files for {count} images, expected one per image, or none")
 
     def __len__(self) -> int:
         return len(self.images)
@@ -36,7 +39,8 @@ class Split:
     def take(self, index: Tensor) -> "Split":
         """The samples of an index ``[n]``, in its order."""
         factors = {name: values[index] for name, values in self.factors.items()}
-        return Split(self.images[index], self.labels[index], factors)
+        files = tuple(self.files[place] for place in index.tolist()) if self.files else ()
+        return Split(self.images[index], self.labels[index], factors, files)
 
     def factor(self, name: str) -> Tensor:
         """A factor of variation ``[N]``; raises where the set does not have it, or does not know it for every image."""
