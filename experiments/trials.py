@@ -70,6 +70,11 @@ def pooled(name: str, asks: str, base: str = FREM, **changes: Any) -> list[Trial
     return in_five_folds("pooled", name, base, asks, **FULL | {"model": "poolcaps32"} | changes)
 
 
+def head(name: str, asks: str, base: str = FREM, **changes: Any) -> list[Trial]:
+    """Class capsules alone, after all of the CNN's convolutions and poolings, in five folds."""
+    return in_five_folds("head", name, base, asks, **FULL | SHARED | {"model": "headcaps32"} | changes)
+
+
 def normed_cnn(name: str, asks: str, **changes: Any) -> list[Trial]:
     """The CNN, normalised, in five folds."""
     return in_five_folds("normalised", name, CNN, asks, **BOTH | changes)
@@ -84,6 +89,8 @@ NORMED = [
     *pooled("pooled-shared", "can 512 matrices per class memorise where parts lie?", **SHARED),
     *pooled("pooled-shared-seed-1", "what another seed changes", seed=1, **SHARED),
     *pooled("pooled-shared-frms", "FRMS with what is best for FREM", base=FRMS, **SHARED),
+    *head("head", "routing in the place of the CNN's last layer only"),
+    *head("head-own", "with matrices of their own for each place", class_shared=False, class_coordinates=False),
     *pooled("pooled-mixup", "means of two images", mixup=0.2),
     *normed_cnn("cnn-mixup", "the same for the CNN", mixup=0.2),
     *pooled("pooled-spread", "the paper's loss", loss="spread"),
@@ -124,7 +131,9 @@ LONGER = [
         *normed_cnn(f"cnn-norm{end}", "three times as long", epochs=6, seed=seed),
         *pooled(f"pooled{end}", "three times as long", epochs=6, seed=seed),
         *pooled(f"pooled-shared{end}", "shared matrices, three times as long", epochs=6, seed=seed, **SHARED),
-        *pooled(f"pooled-shared-frms{end}", "FRMS, three times as long", base=FRMS, epochs=6, seed=seed, **SHARED),
+        *head(f"head{end}", "three times as long", epochs=6, seed=seed),
+        *head(f"head-mixup{end}", "three times as long, means of two images", epochs=6, seed=seed, mixup=0.2),
+        *normed_cnn(f"cnn-mixup{end}", "the same for the CNN", epochs=6, seed=seed, mixup=0.2),
     )
 ]
 

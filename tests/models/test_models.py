@@ -31,6 +31,10 @@ DECODER = (16 * 10 * 512 + 512) + (512 * 1024 + 1024) + (1024 * 1024 + 1024)
         # convolutions 1,664 + 73,856 + 295,168, activations 4,112; the rest is in routing
         ("poolcaps32", {}, 490_202, 64 * 32 * 16 + 32 * 17 + 512 * 10 * 16 + 10 * 17),
         ("poolcaps32", {"norm": "batch"}, 490_202 + 64 + 128 + 256 + 2 * 512, 115_402 + 2 * 512),
+        # the same convolutions, activations 4,112; 16 capsules on a map of 4x4
+        ("headcaps32", {}, 415_930, 256 * 10 * 16 + 10 * 17),
+        ("headcaps32", {"class_shared": True}, 415_930 - 15 * 16 * 10 * 16, 16 * 10 * 16 + 10 * 17),
+        ("headcaps64", {}, 805_093, 256 * 5 * 16 + 5 * 17),
         ("poolcaps64", {}, 858_885, 64 * 32 * 16 + 32 * 17 + 512 * 5 * 16 + 5 * 17),
     ],
     ids=str,
@@ -66,7 +70,10 @@ def test_the_counts_leave_the_decoder_out() -> None:
 
 
 def test_list_models() -> None:
-    assert list_models() == ["cnn32", "cnn64", "hybrid32", "hybrid64", "poolcaps32", "poolcaps64"]
+    assert list_models() == [
+        *("cnn32", "cnn64", "headcaps32", "headcaps64"),
+        *("hybrid32", "hybrid64", "poolcaps32", "poolcaps64"),
+    ]
 
 
 # --- structure -------------------------------------------------------------------------------------------------------
@@ -271,7 +278,7 @@ def test_reconstruct_wants_a_decoder() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "error", "message"),
     [
-        ("resnet", {}, ValueError, "'resnet'.*cnn32, cnn64, hybrid32, hybrid64"),
+        ("resnet", {}, ValueError, "'resnet'.*cnn32, cnn64, headcaps32"),
         ("hybrid32", {"image_size": 36}, ValueError, "image_size=36.*multiple of 8"),
         ("hybrid64", {"image_size": 72}, ValueError, "image_size=72.*multiple of 16"),
         ("cnn32", {"image_size": 36}, ValueError, "image_size=36.*multiple of 8"),

@@ -51,7 +51,7 @@ class HybridNetwork(Network):
 
     ``widths`` and ``kernels`` are the channels and kernel sizes of convolutions after the first, as in the baseline
     CNN. All but the last are followed by max pooling; the last one's channels are the poses of the primary capsules.
-    In the paper's networks the first convolution is also the last.
+    In the paper's networks the first convolution is also the last. ``primary_pool=2`` pools the primary capsules, too.
 
     ``fields``, ``strides`` and ``paddings``, one number per stage, replace those of ``stages``. ``class_shared`` and
     ``class_coordinates`` are those of :class:`ClassCapsules`; ``residual=False`` leaves the convolutions between the
@@ -70,6 +70,7 @@ class HybridNetwork(Network):
         image_size: int,
         in_channels: int = 1,
         first_channels: int = 64,
+        primary_pool: int = 1,
         routing: str | RoutingMethod = "frem",
         iterations: int = 2,
         transform_std: float = 0.1,
@@ -90,9 +91,9 @@ class HybridNetwork(Network):
         **routing_options: Any,
     ) -> None:
         super().__init__(num_classes, in_channels, image_size, conv_init)
-        check_positive(type(self).__name__, first_channels=first_channels)
+        check_positive(type(self).__name__, first_channels=first_channels, primary_pool=primary_pool)
         stages = with_windows(stages, fields=fields, strides=strides, paddings=paddings)
-        shrink = 2 ** len(widths) * math.prod(stage.stride for stage in stages)
+        shrink = 2 ** len(widths) * primary_pool * math.prod(stage.stride for stage in stages)
         if image_size % shrink:
             raise ValueError(
                 f"image_size={image_size}: expected a multiple of {shrink}, the product of the network's strides"
@@ -114,9 +115,9 @@ class HybridNetwork(Network):
         convolutions: dict[str, Any] = {"conv_init": conv_init, "norm": norm, **factory}
         self.body = pooled_convolutions(in_channels, pooled, **convolutions)
         capsules, body_channels = channels // POSE_SIZE, pooled[-1][0] if pooled else in_channels
-        self.primary = PrimaryCapsules(body_channels, capsules, kernel, **convolutions)
+        self.primary = PrimaryCapsules(body_channels, capsules, kernel, pool=primary_pool, **convolutions)
         self.stages = nn.Sequential()
-        side = image_size // 2 ** len(pooled)
+        side = image_size // 2 ** len(pooled) // primary_pool
         for stage in stages:
             window = (stage.field, stage.stride, stage.padding)
             layer = CapsuleConv2d(capsules, stage.capsules, *window, norm=norm if norm_poses else None, **options)
@@ -186,3 +187,17 @@ def poolcaps64(*, num_classes: int = 5, image_size: int = 64, **options: Any) ->
 def poolcaps32(*, num_classes: int = 10, image_size: int = 32, **options: Any) -> HybridNetwork:
     """The convolutions of ``cnn32`` with their max pooling; capsules from the last one on: two layers with routing."""
     return HybridNetwork(POOLED, (128, 256), (3, 3), num_classes=num_classes, image_size=image_size, **options)
+
+
+@register_model
+def headcaps64(*, num_classes: int = 5, image_size: int = 64, primary_pool: int = 2, **options: Any) -> HybridNetwork:
+    """``cnn64`` with class capsules in the place of its last convolution and average: one layer with routing."""
+    sizes: dict[str, int] = {"num_classes": num_classes, "image_size": image_size, "primary_pool": primary_pool}
+    return HybridNetwork((), (128, 128, 256), (3, 5, 3), **sizes, **options)
+
+
+@register_model
+def headcaps32(*, num_classes: int = 10, image_size: int = 32, primary_pool: int = 2, **options: Any) -> HybridNetwork:
+    """``cnn32`` with class capsules in the place of its last convolution and average: one layer with routing."""
+    sizes: dict[str, int] = {"num_classes": num_classes, "image_size": image_size, "primary_pool": primary_pool}
+    return HybridNetwork((), (128, 256), (3, 3), **sizes, **options)

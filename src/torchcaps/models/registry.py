@@ -21,7 +21,7 @@ def list_models() -> list[str]:
     """Names of all networks, in alphabetical order.
 
     >>> list_models()
-    ['cnn32', 'cnn64', 'hybrid32', 'hybrid64', 'poolcaps32', 'poolcaps64']
+    ['cnn32', 'cnn64', 'headcaps32', 'headcaps64', 'hybrid32', 'hybrid64', 'poolcaps32', 'poolcaps64']
     """
     return sorted(_MODELS)
 
