@@ -57,8 +57,8 @@ def make_document(results: Path, notes: Path, root: Path | None = None) -> Docum
             chapters.viewpoints(),
             Chapter(
                 title="What was tried",
-                text="Settings were chosen by the error on validation images, which are of objects that are not in "
-                "training where the set knows them. The test split was not evaluated.",
+                text="Settings were chosen by the error on validation images; if the set records objects, these show "
+                "objects not used in training. The test split was not evaluated.",
                 made=[Made("python -m experiments trials", trial_tables(trials))],
             ),
         ],

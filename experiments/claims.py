@@ -17,9 +17,8 @@ CLEAR = 2  # standard errors of a difference
 RULES = (
     f"A run fails where its test error is above {percent(FAILS, 0)}, or where training diverges (NaN or infinity); "
     f"else it trains. It is worse than another where its error is higher by more than {CLEAR} standard errors, "
-    "the counting error for that number of test images; what another seed would change is not in it. No verdict is "
-    "possible where the run that it is compared with fails too, nor where our results are of recipes that differ in "
-    "more than the claim says."
+    "the counting error for that number of test images. This ignores variation between seeds. There is no verdict if "
+    "the comparison run also fails, or if the two recipes differ in more than the claim is about."
 )
 UNTESTED = "not tested under the paper's conditions; in our short runs:"
 FAILS_TOO, OTHER_RECIPE = "cannot tell: the default fails too", "cannot tell: of another recipe"

@@ -43,12 +43,12 @@ def reproduce(
             on validation data, or all of it.
         budget: quick rehearses everything in some minutes, short (the default) takes hours on two cores, full is the
             paper's.
-        only: Keep the runs with these names; a text that is no name stands for all that contain it.
+        only: Run only these; other text selects every run whose name contains it.
         root: The folder of the data sets; default: TORCHCAPS_DATA, then the cache folder.
         results: Folder of the results.
         runs: Folder of the run folders, which hold checkpoints and weights.
         list_runs: Run nothing; show the runs, the paper's errors, and how far each is.
-        again: Run again what is there with other settings, and replace it.
+        again: Rerun and replace results made with different settings.
         report: Write results.md from what is in the results' folder.
         output: Where the report goes; default: docs.
     """

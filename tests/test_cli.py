@@ -191,12 +191,21 @@ output = model(torch.randn(2, 1, 32, 32))
 output.activation.sum().backward()
 assert output.pose.shape == (2, 10, 16)
 assert torchcaps.functional.frem(torch.randn(5, 3, 16), torch.rand(5)).pose.shape == (3, 16)
+for use in (lambda: torchcaps.fit, lambda: torchcaps.data.load("turntable", root=sys.argv[2])):
+    import torchcaps.data
+    try:
+        use()
+    except ImportError as error:
+        assert "needs rich: pip install 'torchcaps[" in str(error), error
+    else:
+        raise AssertionError("works without rich")
 from torchcaps.cli import main
-main(sys.argv[1:])
+main(sys.argv[1:2])
 """
 
 
-def test_layers_need_no_extra_and_the_command_says_what_to_install() -> None:
-    done = subprocess.run([sys.executable, "-c", LAYERS_ALONE, "models"], capture_output=True, text=True, check=False)
+def test_layers_need_no_extra_and_the_rest_says_what_to_install(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LAYERS_ALONE, "models", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "torchcaps: the command line needs tyro and rich: pip install 'torchcaps[cli]'\n"

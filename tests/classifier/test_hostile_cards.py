@@ -165,3 +165,18 @@ def test_weights_of_a_type_that_no_network_has(tiny: Tiny, tmp_path: Path) -> No
     save_file(weights, tmp_path / WEIGHTS)
     with pytest.raises(ModelFileError, match=r"primary.pose.bias is of type F8"):
         load(tmp_path)
+
+
+def test_a_large_resize_is_made_for_a_few_images_at_a_time(saved: Path) -> None:
+    original = (saved / CARD).read_text()
+    card = json.loads(original)
+    card["pipeline"]["resize"] = 2048
+    try:
+        (saved / CARD).write_text(json.dumps(card))
+        classifier = load(saved)
+        with Allocations() as allocations:
+            found = classifier.predict(torch.zeros(40, 1, 16, 16, dtype=torch.uint8))
+    finally:
+        (saved / CARD).write_text(original)
+    assert len(found.names) == 40
+    assert allocations.largest <= 4 * 2048**2  # of 40 that the whole would take

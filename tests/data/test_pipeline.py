@@ -201,7 +201,7 @@ def test_statistics_of_the_training_set() -> None:
         ({"crop": 8, "stretch": -0.1}, "stretch -0.1, turn 0.0: expected 0 to 1"),
         ({"crop": 8.0}, "crop is 8.0, expected a whole number"),
         ({"crop": 8, "resize": True}, "resize is True, expected a whole number"),
-        ({"crop": 8, "brightness": float("inf")}, "inf among its numbers, expected finite ones"),
+        ({"crop": 8, "brightness": float("inf")}, "brightness is inf, expected a finite number"),
         ({"crop": 8, "flip": "no"}, "flip is 'no', expected True or False"),
         ({"crop": 8, "mean": (0.5,), "deviation": (0.0,)}, "standard deviation is .0.0., expected numbers above 0"),
         ({"crop": 8, "turn": 200.0}, "turn 200.0: expected 0 to 1, and 0 to 180 degrees"),

@@ -78,7 +78,7 @@ def test_options_in_conflict(tiny: Path, option: str, value: Any, has: str) -> N
 
 
 def test_names_that_are_none(tiny: Path) -> None:
-    there_are = re.escape("there are tiny (hybrid32)")
+    there_are = re.escape("available: tiny (hybrid32)")
     with pytest.raises(OptionError, match=f"model 'hybrid32' has no pretrained weights 'huge'; {there_are}"):
         create_model("hybrid32", pretrained="huge")
     with pytest.raises(OptionError, match=f"model 'hybrid64' has no pretrained weights 'tiny'; {there_are}"):
@@ -97,10 +97,10 @@ def test_without_the_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "torchcaps_weights", None)  # as if it were not installed
     assert list_pretrained() == []
-    what_to_do = "none installed: pip install torchcaps-weights"
-    with pytest.raises(OptionError, match=f"no pretrained weights 'mnist'; there are {what_to_do}"):
+    what_to_do = "none (pip install torchcaps-weights)"
+    with pytest.raises(OptionError, match=f"no pretrained weights 'mnist'; available: {re.escape(what_to_do)}"):
         create_model("hybrid32", pretrained="mnist")
-    with pytest.raises(OptionError, match=f"no pretrained network 'mnist'; there are {what_to_do}"):
+    with pytest.raises(OptionError, match=f"no pretrained network 'mnist'; available: {re.escape(what_to_do)}"):
         shipped_folder("mnist")
     with pytest.raises(ModelFileError, match=rf"there is no mnist: .* a pretrained network \({what_to_do}\)"):
         torchcaps.load("mnist")

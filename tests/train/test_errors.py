@@ -127,7 +127,7 @@ def test_checkpoint_of_another_network(capsys: Capture, begun: Path, recipe: Rec
         train(recipe.with_fields(first_channels=32), output=Path("other"))
     shutil.copy("other/checkpoints/last.ckpt", begun / "checkpoints")
     err = complaint(capsys, "--resume", begun)
-    assert "last.ckpt is a checkpoint of another network" in err
+    assert "last.ckpt does not match the recipe's network" in err
     assert "primary.pose.weight has shape [32, 1, 5, 5]" in err
 
 

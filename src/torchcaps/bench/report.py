@@ -156,9 +156,7 @@ def headline(result: Result) -> Table:
     memory = f"{mine / cnn:.2f}" if mine and cnn else "-"
     rows.append([f"FREM {HYBRID}, training: peak memory relative to {CNN}", memory, ""])
     note = "Peak memory is that of the process in a step, minus what it held with model and input loaded, "
-    note += (
-        "measured in a separate process (except compiled). The reference's first, cold step counts among its rounds."
-    )
+    note += "measured in a separate process (except compiled). The reference's rounds include its first, cold step."
     if first != "native":
         note = "Peak memory is that of the GPU's allocator in a step, minus what it held with model and input loaded."
     return Table("In short", ["", "measured", "paper"], rows, note)

@@ -8,7 +8,7 @@ from itertools import chain, repeat
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchcaps.bench.plan import HYBRID
 from torchcaps.data import BatchLoader, Split, preset
@@ -48,7 +48,10 @@ class NetworkCase:
     def build(self) -> Step:
         torch.manual_seed(SEED)
         layout = torch.channels_last if self.channels_last else torch.contiguous_format
-        model = self.network().to(self.device, memory_format=layout)  # type: ignore[call-overload]
+        model = self.network().to(self.device)
+        for part in model.modules():
+            if isinstance(part, nn.Conv2d):  # routing matrices have four dimensions, too, and stay as they are
+                part.to(memory_format=layout)  # type: ignore[call-overload]
         model.train(self.mode == "training")
         image = torch.randn(self.batch, model.in_channels, model.image_size, model.image_size)
         image = image.to(self.device, memory_format=layout)

@@ -14,7 +14,8 @@ from torchcaps.models.network import Network
 from torchcaps.models.registry import create_model
 from torchcaps.types import Classified, Scores
 
-BATCH_PIXELS = 200 * 64**2  # the most in a batch of an evaluation, for each channel
+BATCH_PIXELS = 200 * 64**2  # the most that a network gets at once in an evaluation, for each channel
+SOURCE_PIXELS = 16 * BATCH_PIXELS  # the most in the images from which these are cut
 
 
 class Predictions(NamedTuple):
@@ -63,21 +64,24 @@ class Classifier(nn.Module):
         """Shorter side of the images from which crops are taken."""
         return self.pipeline.resize or self.pipeline.crop
 
+    def as_split(self, images: Images) -> Split:
+        """Images in any form of `as_images`, with labels that are all zero."""
+        shape = np.shape(images)
+        if self.network.in_channels == 3 and len(shape) == 3 and shape[0] == 3 != shape[2]:
+            raise DataError(
+                f"images of shape {list(shape)} are ambiguous, three grey images or one in colour: "
+                "expected [N, C, H, W], as from images[None]"
+            )
+        pixels = as_images(images)
+        return Split(pixels, torch.zeros(len(pixels), dtype=torch.int64))
+
     def prepare(self, images: Images | Split) -> Split:
-        """Images of any size (see `as_images`; their labels are zero), or a split, at the size that is cropped.
+        """Images of any size, or a split, at the size that is cropped; again without effect.
 
         The shorter side is resized where the pipeline says so. Grey images become colours for a network of colours,
         and the other way round.
         """
-        if not isinstance(images, Split):
-            shape = np.shape(images)
-            if self.network.in_channels == 3 and len(shape) == 3 and shape[0] == 3 != shape[2]:
-                raise DataError(
-                    f"images of shape {list(shape)} are ambiguous, three grey images or one in colour: "
-                    "expected [N, C, H, W], as from images[None]"
-                )
-            pixels = as_images(images)
-            images = Split(pixels, torch.zeros(len(pixels), dtype=torch.int64))
+        images = images if isinstance(images, Split) else self.as_split(images)
         height, width = images.images.shape[2:]
         if self.pipeline.resize is None and min(height, width) < self.pipeline.crop:
             side = self.pipeline.crop
@@ -87,26 +91,30 @@ class Classifier(nn.Module):
 
     @torch.no_grad()
     def activations(self, split: Split, *, crops: int = 1, batch_size: int | None = None) -> Tensor:
-        """Class activations ``[N, classes]`` of a prepared split, averaged over ``crops`` crops of each image.
+        """Class activations ``[N, classes]`` of a split, averaged over ``crops`` crops of each image.
 
-        The default ``batch_size`` is 200, and less for large images.
+        Batches are prepared one by one, so that a large ``resize`` never fills the memory. ``batch_size`` is 200 by
+        default, and less for large images.
         """
-        if crops > 1 and self.source_size == self.pipeline.crop == min(split.images.shape[2:]):
+        side = self.pipeline.resize or min(split.images.shape[2:])
+        if crops > 1 and side == self.pipeline.crop:
             raise DataError(f"{crops} crops would all be the same: this network sees whole images, expected crops=1")
         if crops == 13 and self.source_size - self.pipeline.crop < MARGIN_OF_13:
             raise DataError(
                 f"13 crops of {self.pipeline.crop}x{self.pipeline.crop} need images that are at least {MARGIN_OF_13} "
                 f"pixels larger, this network's have {self.source_size}: expected 1, 5 or 9 crops"
             )
-        batch_size = batch_size or min(200, max(1, BATCH_PIXELS // self.pipeline.crop**2))
+        batch_size = batch_size or max(
+            1, min(200, BATCH_PIXELS // self.pipeline.crop**2, SOURCE_PIXELS // self.source_size**2)
+        )
         weight = next(self.parameters())
         was_training = self.training
         self.eval()
         found = []
         try:
             for start in range(0, len(split), batch_size):
-                stop = start + batch_size
-                batch = self.pipeline.evaluate(split.images[start:stop], split.labels[start:stop], crops=crops)
+                part = self.prepare(split.take(torch.arange(start, min(start + batch_size, len(split)))))
+                batch = self.pipeline.evaluate(part.images, part.labels, crops=crops)
                 found.append(mean_over_crops(self(batch.image.to(weight)).activation.cpu(), batch))
         finally:
             self.train(was_training)
@@ -117,6 +125,6 @@ class Classifier(nn.Module):
 
         `as_images` has all forms; images that are not square are cut to their middle.
         """
-        activation = self.activations(self.prepare(images), crops=crops)
+        activation = self.activations(self.as_split(images), crops=crops)
         label = activation.argmax(1)
         return Predictions(label, activation, [self.classes[index] for index in label.tolist()])

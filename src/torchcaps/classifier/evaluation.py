@@ -58,7 +58,7 @@ def evaluate_each(classifiers: Sequence[Classifier], split: Split, *, crops: int
     for classifier in classifiers:
         if not 0 <= int(split.labels.min()) <= int(split.labels.max()) < len(classifier.classes):
             raise DataError(f"labels are not all in 0 to {len(classifier.classes) - 1}, the classes of the network")
-        activation = classifier.activations(classifier.prepare(split), crops=crops)
+        activation = classifier.activations(split, crops=crops)
         found.append(Evaluation(classes=classifier.classes, label=split.labels, activation=activation))
     return found
 

@@ -77,7 +77,7 @@ def from_card(card: dict[str, Any], path: Path) -> Classifier:
         if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
             raise TypeError(f"classes is {str(classes)[:50]}, expected a list of names")
         if not isinstance(about, dict):
-            raise TypeError(f"card is {str(about)[:50]}, expected what is known of the network, by name")
+            raise TypeError(f"card is {str(about)[:50]}, expected a JSON object")
         return Classifier(card["model"], card["options"], pipeline, tuple(classes), about)
     except Exception as error:  # whatever a changed card makes a network stumble over
         reason = f"{type(error).__name__}: {error}"

@@ -16,7 +16,12 @@ def find_images(paths: Sequence[Path]) -> tuple[list[Path], dict[Path, str]]:
     files: dict[Path, None] = {}  # in order, each once
     missing: dict[Path, str] = {}
     for path in paths:
-        if not os.path.isdir(path):  # pathlib's raises for names that are too long
+        try:
+            os.stat(path)
+        except OSError as error:
+            missing[path] = error.strerror or str(error)
+            continue
+        if not os.path.isdir(path):
             files[path] = None
             continue
         found = list(_images_below(path, missing))

@@ -19,8 +19,8 @@ def bench(
     """Measure routing on this machine: alone, in networks, as sizes grow, against the limit; and the training loop.
 
     Contenders take turns in one process and are compared with each other, with the spread over the rounds. Writes
-    bench.json (every single time) and plots. A full run takes about a quarter of an hour on two cores, and some minutes
-    more the first time, when torch.compile's cache is empty.
+    bench.json (all individual timings) and plots. A full run takes about a quarter of an hour on two cores, and some
+    minutes more the first time, when torch.compile's cache is empty.
 
     Args:
         quick: Small batches, few rounds, no torch.compile: about a minute.

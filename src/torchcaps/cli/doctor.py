@@ -23,9 +23,9 @@ def doctor(check: bool = False, compiled: bool = False, json: bool = False) -> N
     """Show which backends are available, which is in use, and why others are not.
 
     Args:
-        check: Also compare each backend with the reference on some layers, outputs and every gradient, on every device
-            that is here: within a minute. Exits with 1 where one differs.
-        compiled: Check torch.compile, too: minutes, for it compiles each layer.
+        check: Also compare each backend with the reference on some layers, outputs and every gradient, on every
+            available device; takes under a minute. Exits with code 1 if any differs.
+        compiled: Also check torch.compile, which takes minutes: it compiles each layer.
         json: Print one JSON object and nothing else.
     """
     from torchcaps.ops.doctor import findings

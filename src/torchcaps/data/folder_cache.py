@@ -17,6 +17,7 @@ from torch import Tensor
 from torchcaps.data.decode import decode
 from torchcaps.data.types import DataError
 from torchcaps.data.writing import whole_file
+from torchcaps.errors import require
 
 VERSION = 1  # of the decoding: raise it when the same file would give other pixels
 
@@ -48,6 +49,7 @@ def decode_cached(
 
 def decode_all(files: Sequence[Path], *, size: int, channels: int | None, progress: bool) -> Decoded:
     """Decode the files; without ``channels`` one if every image is grey, else three."""
+    require("rich", "data", "reading a folder of images")
     from rich.console import Console  # here: a network is loaded without it
     from rich.progress import track
 

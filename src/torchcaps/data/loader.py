@@ -109,7 +109,7 @@ class BatchLoader:
             if state.get(name) != value:
                 raise ValueError(
                     f"the state is of a loader with {name} {state.get(name)}, this one has {value}: "
-                    "the batches that follow would be others; use the data and settings of the interrupted run"
+                    "the remaining batches would differ; use the data and settings of the interrupted run"
                 )
         epoch, batch = state["epoch"], state["batch"]
         if epoch < 0 or not 0 <= batch < max(1, len(self)):

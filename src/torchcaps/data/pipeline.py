@@ -92,10 +92,11 @@ class Pipeline:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int):
                 raise ValueError(f"{name} is {value!r}, expected a whole number")
-        numbers = (self.brightness, self.contrast, self.stretch, self.turn, *self.mean, *self.deviation)
-        for number in numbers:
-            if not isinstance(number, int | float) or not math.isfinite(number):
-                raise ValueError(f"the pipeline has {number!r} among its numbers, expected finite ones")
+        single = {name: (getattr(self, name),) for name in ("brightness", "contrast", "stretch", "turn")}
+        for name, numbers in {**single, "mean": self.mean, "deviation": self.deviation}.items():
+            for number in numbers:
+                if not isinstance(number, int | float) or not math.isfinite(number):
+                    raise ValueError(f"{name} is {number!r}, expected a finite number")
         if not isinstance(self.flip, bool):
             raise ValueError(f"flip is {self.flip!r}, expected True or False")
         if self.crop < 1:

@@ -28,7 +28,7 @@ def spread_loss(activation: Tensor, label: Tensor, margin: float) -> Tensor:
 def margin_loss(
     activation: Tensor, label: Tensor, *, positive: float = 0.9, negative: float = 0.1, down_weight: float = 0.5
 ) -> Tensor:
-    """Sabour et al. 2017: the target wants to be above ``positive``, every other class below ``negative``.
+    """Sabour et al. 2017: the target should be above ``positive``, every other class below ``negative``.
 
     Shapes: activation ``[B, classes]``, label ``[B]`` -> ``[]``.
     """

@@ -54,7 +54,8 @@ def check_numbers(path: Path, values: Any, name: str = "") -> None:
     elif isinstance(values, int | float):
         limit = LIMITS.get(name, LARGEST)
         if not (math.isfinite(values) and abs(values) <= limit):
-            raise ModelFileError(f"{path} says {name}={values:.7g}, expected at most {limit}: the file is damaged")
+            expected = f"at most {limit}" if math.isfinite(values) else "a finite number"
+            raise ModelFileError(f"{path} says {name}={values:.7g}, expected {expected}: the file is damaged")
 
 
 def load_weights(network: Network, path: Path) -> None:

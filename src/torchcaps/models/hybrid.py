@@ -192,12 +192,12 @@ def poolcaps32(*, num_classes: int = 10, image_size: int = 32, **options: Any) -
 @register_model
 def headcaps64(*, num_classes: int = 5, image_size: int = 64, primary_pool: int = 2, **options: Any) -> HybridNetwork:
     """``cnn64`` with class capsules in the place of its last convolution and average: one layer with routing."""
-    sizes: dict[str, int] = {"num_classes": num_classes, "image_size": image_size, "primary_pool": primary_pool}
-    return HybridNetwork((), (128, 128, 256), (3, 5, 3), **sizes, **options)
+    options |= {"num_classes": num_classes, "image_size": image_size, "primary_pool": primary_pool}
+    return HybridNetwork((), (128, 128, 256), (3, 5, 3), **options)
 
 
 @register_model
 def headcaps32(*, num_classes: int = 10, image_size: int = 32, primary_pool: int = 2, **options: Any) -> HybridNetwork:
     """``cnn32`` with class capsules in the place of its last convolution and average: one layer with routing."""
-    sizes: dict[str, int] = {"num_classes": num_classes, "image_size": image_size, "primary_pool": primary_pool}
-    return HybridNetwork((), (128, 256), (3, 3), **sizes, **options)
+    options |= {"num_classes": num_classes, "image_size": image_size, "primary_pool": primary_pool}
+    return HybridNetwork((), (128, 256), (3, 3), **options)

@@ -40,14 +40,14 @@ def list_pretrained(model: str | None = None) -> list[str]:
 def listing() -> str:
     """All of them with their networks, for a message."""
     found = ", ".join(f"{name} ({entry['model']})" for name, entry in sorted(_installed().items()))
-    return found or "none installed: pip install torchcaps-weights"
+    return found or "none (pip install torchcaps-weights)"
 
 
 def shipped_folder(name: str) -> Path:
     """The folder of a trained network, its files checked: what ``torchcaps.load`` takes."""
     root = weights_folder()
     if root is None or name not in list_pretrained():
-        raise OptionError(f"there is no pretrained network {name!r}; there are {listing()}")
+        raise OptionError(f"there is no pretrained network {name!r}; available: {listing()}")
     folder = root / name
     for file, expected in read_manifest(root)[name]["files"].items():
         check_file(folder / file, expected)
@@ -88,7 +88,7 @@ def pretrained_network(
     ``defaults`` are those of the options that its file leaves out.
     """
     if name not in list_pretrained(model):
-        raise OptionError(f"model {model!r} has no pretrained weights {name!r}; there are {listing()}")
+        raise OptionError(f"model {model!r} has no pretrained weights {name!r}; available: {listing()}")
     folder = shipped_folder(name)
     options = read_card(folder / CARD)["options"]
     built = {**defaults, **options}

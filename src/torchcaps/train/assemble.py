@@ -98,7 +98,7 @@ def load_set(recipe: Recipe) -> ImageSet:
     if not Path(settings.data).expanduser().is_dir():
         raise OptionError(
             f"data is {settings.data!r}: expected one of {', '.join(list_sets())}, or a folder of images that exists; "
-            "a run continues only with its folder in the same place"
+            "to resume a run, its image folder must be where it was"
         )
     return load_folder(settings.data, size=folder_side(recipe.images), skip_bad=settings.skip_bad)
 

@@ -15,7 +15,7 @@ class NotFiniteError(UserError):
     """Training diverged (NaN or infinity)."""
 
 
-ADVICE = "training diverged, and the checkpoints are from before: start again with a lower --rate"
+ADVICE = "training diverged (NaN or infinity); earlier checkpoints are intact. Start again with a lower --rate"
 
 
 class Place(NamedTuple):

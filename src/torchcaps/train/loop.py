@@ -149,7 +149,7 @@ def check_checkpoint(path: Path, module: TrainingModule, training: BatchLoader) 
     expected, found = ({n: v.shape for n, v in state.items()} for state in (module.state_dict(), values["state_dict"]))
     problem = mismatch(expected, found)
     if problem:
-        raise RunFolderError(f"{path} is a checkpoint of another network than the recipe's: {problem}")
+        raise RunFolderError(f"{path} does not match the recipe's network: {problem}")
     try:
         training.load_state_dict(values["callbacks"]["Checkpoints"]["loader"])
     except (KeyError, TypeError, ValueError) as error:

@@ -39,11 +39,11 @@ class DataSettings:
     full: bool = False
     """All 24,300 + 24,300 stereo pairs of turntable."""
     camera: Camera = "left"
-    """Of smallNORB and turntable: one camera, both as two channels, or each as an image (in evaluation: the left)."""
+    """smallNORB and turntable only: one camera, both as two channels, or each as an image (evaluation: the left)."""
     viewpoint: ViewpointFactor | None = None
-    """Of smallNORB and turntable: train on some azimuths or elevations; test on the others and on the familiar ones."""
+    """smallNORB and turntable only: train on some azimuths or elevations; test on the others and on the same ones."""
     skip_bad: bool = False
-    """Of a folder of images, skip the files that cannot be used."""
+    """In a folder of images, skip the files that cannot be used."""
     validation: Validation = "auto"
     """What is held out of the training images: whole objects, a random part of each class, or nothing."""
     fold: int = 0
@@ -53,7 +53,7 @@ class DataSettings:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
-        check_types(self)
+        check_types(self, not_negative=("fold",), most={"fold": LARGEST})
         if self.viewpoint is not None and not spec_of(self.data).stereo:
             raise RecipeError(f"viewpoint is for {' and '.join(STEREO)}, not for {self.data}")
 
@@ -288,8 +288,8 @@ def flatten(values: dict[str, Any]) -> dict[str, Any]:
     """The fields of what `Recipe.as_json` wrote, side by side, with the name."""
     if missing := [part for part in ("name", *PARTS) if part not in values]:
         raise RecipeError(
-            f"a recipe without {', '.join(missing)}: it was written by another version; "
-            "in a clone of the repository, python -m experiments.tools.convert brings files up to date"
+            f"the recipe lacks {', '.join(missing)}, so another version wrote it; "
+            "in a clone of the repository, update it with python -m experiments.tools.convert"
         )
     parts = [values[part] for part in PARTS]
     if not all(isinstance(part, dict) for part in parts):

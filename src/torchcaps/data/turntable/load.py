@@ -20,6 +20,7 @@ from torchcaps.data.turntable.plan import FULL, Plan, plan_split, stereo_views
 from torchcaps.data.turntable.render import render
 from torchcaps.data.types import DataError, ImageSet, Split
 from torchcaps.data.writing import whole_file
+from torchcaps.errors import require
 
 Images = NDArray[np.uint8]
 
@@ -137,6 +138,7 @@ def _images(path: Path, plan: Plan, seed: int, progress: bool, name: str) -> Ima
     images = read_images(path, shape)
     if images is not None:
         return images
+    require("rich", "data", "rendering turntable")
     from rich.console import Console  # here: a network is loaded without it
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
