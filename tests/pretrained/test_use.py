@@ -97,10 +97,10 @@ def test_without_the_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "torchcaps_weights", None)  # as if it were not installed
     assert list_pretrained() == []
-    what_to_do = "none (pip install torchcaps-weights)"
-    with pytest.raises(OptionError, match=f"no pretrained weights 'mnist'; available: {re.escape(what_to_do)}"):
+    what_to_do = re.escape("none (pip install torchcaps-weights)")
+    with pytest.raises(OptionError, match=f"no pretrained weights 'mnist'; available: {what_to_do}"):
         create_model("hybrid32", pretrained="mnist")
-    with pytest.raises(OptionError, match=f"no pretrained network 'mnist'; available: {re.escape(what_to_do)}"):
+    with pytest.raises(OptionError, match=f"no pretrained network 'mnist'; available: {what_to_do}"):
         shipped_folder("mnist")
     with pytest.raises(ModelFileError, match=rf"there is no mnist: .* a pretrained network \({what_to_do}\)"):
         torchcaps.load("mnist")
