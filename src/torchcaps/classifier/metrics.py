@@ -61,7 +61,7 @@ def calibration_error(evaluation: Evaluation) -> float:
     bins, by their numbers of images, of the distance between mean confidence and accuracy.
     """
     shares = probabilities(evaluation.activation)  # [N, classes]
-    # torchmetrics, in single precision, gives a confidence of 1 a bin of its own: here it belongs to the last of the 15.
+    # torchmetrics, in single precision, gives a confidence of 1 a bin of its own: here it is in the last of the 15.
     shares = shares.clamp(max=1 - torch.finfo(torch.float32).eps)
     found = import_metrics().multiclass_calibration_error(
         shares, evaluation.label, num_classes=shares.shape[1], n_bins=BINS, norm="l1"
