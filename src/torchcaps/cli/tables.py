@@ -1,6 +1,6 @@
 """Tables for a terminal. Names are ``Text``: rich takes brackets in strings for markup."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -124,6 +124,30 @@ def run_table(console: Console, runs: Sequence[Path], each: Sequence[Evaluation]
     ]
     numbers = ("error", "95 % interval")
     return fitting_table(console, ("run", *numbers), rows, right=numbers)
+
+
+def side_by_side(
+    console: Console, names: Sequence[str], *parts: Mapping[str, Sequence[str]], least: int = 2
+) -> list[Table]:
+    """A column for each name and a row for each fact; several tables where that is wider than the terminal."""
+    for columns in range(len(names), least - 1, -1):
+        starts = range(0, len(names), columns)
+        tables = [_columns(names, parts, slice(start, start + columns)) for start in starts]
+        if columns == least or all(natural_width(table) <= console.width for table in tables):
+            break
+    return tables
+
+
+def _columns(names: Sequence[str], parts: Sequence[Mapping[str, Sequence[str]]], which: slice) -> Table:
+    table = Table()
+    table.add_column("")
+    for name in names[which]:
+        table.add_column(name_text(name), justify="right", overflow="fold")
+    for part in parts:
+        for fact, values in part.items():
+            table.add_row(name_text(fact.replace("_", " ")), *map(name_text, values[which]))
+        table.add_section()
+    return table
 
 
 def show(console: Console, table: TextTable) -> None:
