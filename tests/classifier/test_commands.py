@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import tyro
 from PIL import Image
 from rich.console import Console
 
+from run_folders import call, make_run
 from torchcaps.classifier import Classifier, Evaluation, evaluate, load, save
 from torchcaps.classifier.metrics import calibration_error, figures_of_classes
 from torchcaps.classifier.picture import GAP, PANEL, TITLE_SIZE
@@ -27,28 +27,12 @@ from torchcaps.cli.tables import class_table, confusion_table, name_text, natura
 from torchcaps.data import DataError, load_folder
 from torchcaps.data.decode import read_image
 from torchcaps.errors import OptionError, UserError
-from torchcaps.train.assemble import load_data, make_classifier, make_pipeline
+from torchcaps.train.assemble import load_data
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.run import describe
 
 Tiny = Callable[..., Classifier]
 Output = pytest.CaptureFixture[str]
 NAMES = ("ant", "bee", "cat")
-
-
-def call(command: Callable[..., None], *arguments: object) -> None:
-    """As the command line does."""
-    tyro.cli(command, args=[str(argument) for argument in arguments])
-
-
-def make_run(folder: Path, photos: Path, **fields: Any) -> Path:
-    """A run folder as training leaves it, with weights from the start."""
-    recipe = Recipe.of(data=str(photos), size=16, first_channels=16, conv_init="torch", routing="em", **fields)
-    splits = load_data(recipe)
-    torch.manual_seed(recipe.optimisation.seed)
-    save(make_classifier(recipe, splits, make_pipeline(recipe, splits)), folder)
-    describe(folder, recipe, splits, 1)
-    return folder
 
 
 @pytest.fixture
