@@ -12,6 +12,7 @@ from torchcaps.classifier.metrics import figures_of_classes
 from torchcaps.runs.text import Table as TextTable
 
 WIDEST = 20  # classes in a matrix; more do not fit on a screen
+FOLDED = 16  # characters of a run's name on a line, where there is no room for more
 PAIRS = 15  # the most frequent mistakes, where there is no matrix
 
 Cell = str | Text
@@ -81,8 +82,9 @@ def class_table(console: Console, evaluation: Evaluation) -> Table:
         rows.append([name_text(found.name), *counts, *shares, other])
     numbers = ("images", "wrong", "error", "precision", "recall", "F1")
     headings = ("class", *numbers, "mistaken for")
-    # The error is what recall lacks to 100 %; the most common confusions have a table of their own.
-    return fitting_table(console, headings, rows, right=numbers, drop=("wrong", "images", "error", "mistaken for"))
+    # What is left out first follows from the rest, or is in the confusion matrix.
+    drop = ("wrong", "images", "error", "mistaken for", "F1")
+    return fitting_table(console, headings, rows, right=numbers, drop=drop)
 
 
 def confusion_table(console: Console, evaluation: Evaluation) -> Table:
@@ -130,12 +132,15 @@ def side_by_side(
     console: Console, names: Sequence[str], *parts: Mapping[str, Sequence[str]], least: int = 2
 ) -> list[Table]:
     """A column for each name and a row for each fact; several tables where that is wider than the terminal."""
-    for columns in range(len(names), least - 1, -1):
-        starts = range(0, len(names), columns)
-        tables = [_columns(names, parts, slice(start, start + columns)) for start in starts]
-        if columns == least or all(natural_width(table) <= console.width for table in tables):
+    parted = [slice(start, start + least) for start in range(0, len(names), least)]
+    for columns in range(len(names), least, -1):
+        which = [slice(start, start + columns) for start in range(0, len(names), columns)]
+        # Long names may be folded, as rich does with the widest columns first.
+        folded = [name[:FOLDED] for name in names]
+        if all(natural_width(_columns(folded, parts, part)) <= console.width for part in which):
+            parted = which
             break
-    return tables
+    return [_columns(names, parts, part) for part in parted]
 
 
 def _columns(names: Sequence[str], parts: Sequence[Mapping[str, Sequence[str]]], which: slice) -> Table:
