@@ -212,6 +212,19 @@ def test_eval_writes_a_row_per_image(tiny: Tiny, photos: Path, tmp_path: Path, c
     assert [path.name for path in table.parent.iterdir()] == ["table.csv"]
 
 
+def test_eval_of_more_than_five_classes(tiny: Tiny, photos: Path, tmp_path: Path, capsys: Output) -> None:
+    names = ("ant", "bee", "cat", "dog", "elk", "fox", "gnu")
+    for name in names[3:]:
+        shutil.copytree(photos / "ant", photos / name)
+    save(tiny(names=names), tmp_path / "saved")
+    call(evaluate_command, tmp_path / "saved", "--data", photos, "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert found["images"] == 35
+    assert 0 < found["top_5_error"] < found["error"]
+    call(evaluate_command, tmp_path / "saved", "--data", photos)
+    assert f"top-5 error: {100 * found['top_5_error']:.2f} %" in capsys.readouterr().out
+
+
 def test_a_row_of_an_image_without_a_file(tmp_path: Path) -> None:
     activation = torch.tensor([[0.1, 1 / 3], [0.5, 0.0]])
     write_csv(tmp_path / "t.csv", ("a", "b"), activation, label=torch.tensor([0, 0]))

@@ -75,7 +75,7 @@ def test_mcnemar_in_words() -> None:
     assert says.endswith("(McNemar's test, exact binomial): this does not show that either is better.")
     assert verdict(["one", "two"], mcnemar(1, 12)).endswith("two is better than one on images like these.")
     assert verdict(["one", "two"], mcnemar(12, 1)).endswith("one is better than two on images like these.")
-    assert "probability of less than 0.0001 (McNemar's test, chi-squared 48.02, with" in verdict(
+    assert "probability of less than 0.0001 (McNemar's test, chi-squared 48.02, continuity-corrected)" in verdict(
         ["a", "b"], mcnemar(0, 50)
     )
     assert "on the same images" in verdict(["one", "two"], mcnemar(0, 0))

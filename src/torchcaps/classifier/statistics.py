@@ -34,7 +34,7 @@ class McNemar(NamedTuple):
     @property
     def method(self) -> str:
         """What was computed, for a reader who knows the test."""
-        return "exact binomial" if self.statistic is None else f"chi-squared {self.statistic:.2f}, with correction"
+        return "exact binomial" if self.statistic is None else f"chi-squared {self.statistic:.2f}, continuity-corrected"
 
 
 def mcnemar(only_first: int, only_second: int) -> McNemar:

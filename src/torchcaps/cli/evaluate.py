@@ -116,7 +116,7 @@ def show(call: EvaluateCall, data: Data, found: Found) -> None:
     if len(each) > 1:
         console.print(run_table(console, call.runs, each, together))
     if call.csv is not None:
-        console.print(f"results of each image: {name_text(call.csv)}")
+        console.print(f"results of each image: {name_text(call.csv)}", soft_wrap=True)
     print(f"calibration error ({BINS} bins): {100 * calibration_error(together):.2f} %")
     if (top := top_error(together)) is not None:
         print(f"top-{TOP} error: {100 * top:.2f} %")

@@ -162,4 +162,4 @@ def show(call: PredictCall, classifier: Classifier, found: list[Found]) -> None:
     headings = ("file", "class", "activation", "next", *(["picture"] if call.explain else []))
     console.print(fitting_table(console, headings, rows, drop=("next",)))
     if call.csv is not None:
-        console.print(f"results of each image: {name_text(call.csv)}", markup=False)
+        console.print(f"results of each image: {name_text(call.csv)}", markup=False, soft_wrap=True)
