@@ -182,7 +182,7 @@ def test_columns_are_dropped_in_turn() -> None:
 
 LAYERS_ALONE = """
 import sys
-for name in ("tyro", "rich", "lightning", "PIL", "pooch", "filelock", "tensorboard", "matplotlib"):
+for name in ("tyro", "rich", "lightning", "torchmetrics", "PIL", "pooch", "filelock", "tensorboard", "matplotlib"):
     sys.modules[name] = None  # cannot be found
 import torch
 import torchcaps, torchcaps.functional, torchcaps.models, torchcaps.nn, torchcaps.ops

@@ -1,5 +1,6 @@
 """``torchcaps eval`` and ``torchcaps predict``."""
 
+import csv
 import dataclasses
 import json
 import os
@@ -12,40 +13,26 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import tyro
 from PIL import Image
 from rich.console import Console
 
+from run_folders import call, make_run
 from torchcaps.classifier import Classifier, Evaluation, evaluate, load, save
+from torchcaps.classifier.metrics import calibration_error, figures_of_classes
 from torchcaps.classifier.picture import GAP, PANEL, TITLE_SIZE
 from torchcaps.cli.evaluate import evaluate_command
+from torchcaps.cli.per_image import write_csv
 from torchcaps.cli.predict import predict_command
-from torchcaps.cli.tables import confusion_table, name_text
+from torchcaps.cli.tables import class_table, confusion_table, name_text, natural_width
 from torchcaps.data import DataError, load_folder
 from torchcaps.data.decode import read_image
-from torchcaps.errors import UserError
-from torchcaps.train.assemble import load_data, make_classifier, make_pipeline
+from torchcaps.errors import OptionError, UserError
+from torchcaps.train.assemble import load_data
 from torchcaps.train.recipe import Recipe
-from torchcaps.train.run import describe
 
 Tiny = Callable[..., Classifier]
 Output = pytest.CaptureFixture[str]
 NAMES = ("ant", "bee", "cat")
-
-
-def call(command: Callable[..., None], *arguments: object) -> None:
-    """As the command line does."""
-    tyro.cli(command, args=[str(argument) for argument in arguments])
-
-
-def make_run(folder: Path, photos: Path, **fields: Any) -> Path:
-    """A run folder as training leaves it, with weights from the start."""
-    recipe = Recipe.of(data=str(photos), size=16, first_channels=16, conv_init="torch", routing="em", **fields)
-    splits = load_data(recipe)
-    torch.manual_seed(recipe.optimisation.seed)
-    save(make_classifier(recipe, splits, make_pipeline(recipe, splits)), folder)
-    describe(folder, recipe, splits, 1)
-    return folder
 
 
 @pytest.fixture
@@ -69,11 +56,17 @@ def test_eval_on_the_run_s_own_data(run: Path, photos: Path, capsys: Output, spl
     shown = capsys.readouterr().out
     splits = load_data(Recipe.of(data=str(photos), size=16))
     expected = evaluate([load(run)], getattr(splits, split))
-    assert shown.splitlines()[-1] == f"error: {100 * expected.error:.2f} %"
+    low, high = (100 * end for end in expected.interval)
+    assert shown.splitlines()[-1] == (f"error: {100 * expected.error:.2f} % (95 % interval: {low:.2f} to {high:.2f} %)")
+    assert f"calibration error (15 bins): {100 * calibration_error(expected):.2f} %" in shown
+    assert "top-5" not in shown
     assert f"{split}: {len(expected.label)} images" in shown
     call(evaluate_command, run, "--split", split, "--json")
     found = json.loads(capsys.readouterr().out)
-    assert found["error"] == expected.error
+    assert (found["error"], tuple(found["interval"])) == (expected.error, expected.interval)
+    assert (found["calibration_error"], found["top_5_error"]) == (calibration_error(expected), None)
+    for entry, of_class in zip(found["classes"], figures_of_classes(expected), strict=True):
+        assert {name: entry[name] for name in of_class._fields} == of_class._asdict()
     assert found["confusion"] == expected.confusion.tolist()
     assert [of_class["name"] for of_class in found["classes"]] == list(NAMES)
     assert sum(of_class["wrong"] for of_class in found["classes"]) == found["wrong"] == expected.wrong
@@ -86,11 +79,9 @@ def test_eval_of_an_ensemble(photos: Path, tmp_path: Path, capsys: Output) -> No
     networks = [load(run) for run in runs]
     test = load_data(Recipe.of(data=str(photos), size=16)).test
     assert found["error"] == evaluate(networks, test, crops=5).error
-    expected = [
-        {"run": str(run), "error": evaluate([network], test, crops=5).error}
-        for run, network in zip(runs, networks, strict=True)
-    ]
-    assert found["runs"] == expected
+    for run, network, entry in zip(runs, networks, found["runs"], strict=True):
+        alone = evaluate([network], test, crops=5)
+        assert entry == {"run": str(run), "error": alone.error, "interval": list(alone.interval)}
     assert (found["crops"], found["split"], found["images"]) == (5, "test", len(test))
     with pytest.raises(DataError, match="expected 1, 5 or 9 crops"):
         call(evaluate_command, *runs, "--crops", 13)
@@ -132,7 +123,7 @@ def test_eval_on_a_named_set(tiny: Tiny, photos: Path, tmp_path: Path, capsys: O
         asked.update(options, name=name)
         return dataclasses.replace(load_folder(photos, size=28), name=name)
 
-    monkeypatch.setattr("torchcaps.cli.evaluate.load_set", load_set)
+    monkeypatch.setattr("torchcaps.cli.held_out.load_set", load_set)
     call(evaluate_command, tmp_path / "saved", "--data", "mnist", "--root", tmp_path, "--json")
     assert json.loads(capsys.readouterr().out)["data"] == "mnist"
     assert asked == {"name": "mnist", "root": tmp_path, "camera": "left"}
@@ -169,11 +160,78 @@ def test_eval_after_the_images_have_moved(run: Path, photos: Path, tmp_path: Pat
     assert json.loads(capsys.readouterr().out)["images"] == 15
 
 
-def test_many_classes_are_not_a_matrix() -> None:
-    classes = tuple(f"class {number}" for number in range(20))
-    label = torch.arange(20)
-    evaluation = Evaluation(classes=classes, label=label, activation=torch.eye(20).roll(1, 1)[:3].repeat(7, 1)[:20])
-    assert confusion_table(Console(width=200), evaluation).row_count == 15
+def one_prediction_each(count: int) -> Evaluation:
+    """So many classes with one image each, mistaken for the next class."""
+    names = tuple(f"class {number:02}" for number in range(count))
+    return Evaluation(classes=names, label=torch.arange(count), activation=torch.eye(count).roll(1, 1))
+
+
+@pytest.mark.parametrize("width", [60, 80])
+@pytest.mark.parametrize("count", [3, 10, 21, 100])
+def test_tables_fit_a_terminal(count: int, width: int) -> None:
+    """Nothing is cut or wrapped; more than 20 classes have no matrix."""
+    console = Console(width=width)
+    by_class = class_table(console, one_prediction_each(count))
+    confusions = confusion_table(console, one_prediction_each(count))
+    assert natural_width(by_class) <= width
+    assert natural_width(confusions) <= width
+    assert by_class.row_count == count
+    assert {"precision", "recall", "F1"} < {str(column.header) for column in by_class.columns}
+    assert confusions.title == ("Most common confusions" if count > 20 else "Confusion matrix")
+
+
+def test_a_matrix_has_at_most_20_classes() -> None:
+    assert confusion_table(Console(width=200), one_prediction_each(20)).row_count == 20
+    assert confusion_table(Console(width=200), one_prediction_each(21)).row_count == 15
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="", encoding="utf-8", errors="surrogateescape") as file:
+        return list(csv.DictReader(file))
+
+
+def test_eval_writes_a_row_per_image(tiny: Tiny, photos: Path, tmp_path: Path, capsys: Output) -> None:
+    names = ('c,"a"\nt', "ant", "bee")
+    (photos / "cat").rename(photos / names[0])
+    (photos / "ant" / "0.png").rename(photos / "ant" / 'a "b", c.png')
+    network = tiny(names=names)
+    save(network, tmp_path / "saved")
+    table = tmp_path / "new" / "table.csv"
+    call(evaluate_command, tmp_path / "saved", "--data", photos, "--csv", table)
+    assert "results of each image: " in capsys.readouterr().out
+    rows = read_csv(table)
+    assert {row["file"] for row in rows} == {str(path) for path in photos.rglob("*.png")}
+    assert list(rows[0]) == ["file", "true_class", "predicted_class", "activation", *(f"activation_{n}" for n in names)]
+    for row in rows:
+        said = network.predict(read_image(Path(row["file"]), 20, 1)[None])
+        assert row["true_class"] == Path(row["file"]).parent.name
+        assert row["predicted_class"] == said.names[0]
+        assert float(row["activation"]) == pytest.approx(float(said.activation.max()), rel=1e-5)
+        found = [float(row[f"activation_{name}"]) for name in names]
+        assert found == pytest.approx(said.activation[0].tolist(), rel=1e-5)
+    assert [path.name for path in table.parent.iterdir()] == ["table.csv"]
+
+
+def test_eval_of_more_than_five_classes(tiny: Tiny, photos: Path, tmp_path: Path, capsys: Output) -> None:
+    names = ("ant", "bee", "cat", "dog", "elk", "fox", "gnu")
+    for name in names[3:]:
+        shutil.copytree(photos / "ant", photos / name)
+    save(tiny(names=names), tmp_path / "saved")
+    call(evaluate_command, tmp_path / "saved", "--data", photos, "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert found["images"] == 35
+    assert 0 < found["top_5_error"] < found["error"]
+    call(evaluate_command, tmp_path / "saved", "--data", photos)
+    assert f"top-5 error: {100 * found['top_5_error']:.2f} %" in capsys.readouterr().out
+
+
+def test_a_row_of_an_image_without_a_file(tmp_path: Path) -> None:
+    activation = torch.tensor([[0.1, 1 / 3], [0.5, 0.0]])
+    write_csv(tmp_path / "t.csv", ("a", "b"), activation, label=torch.tensor([0, 0]))
+    assert (tmp_path / "t.csv").read_bytes() == (
+        b"index,true_class,predicted_class,activation,activation_a,activation_b\r\n"
+        b"0,a,b,0.333333343,0.100000001,0.333333343\r\n1,a,a,0.5,0.5,0\r\n"
+    )
 
 
 # predict
@@ -197,6 +255,22 @@ def test_predict(saved: Path, photos: Path, capsys: Output, monkeypatch: pytest.
     shown = capsys.readouterr().out
     assert len(re.findall(r"\.png ", shown)) == 6
     assert "[b]ee[/b] :bug:" in shown
+
+
+def test_predict_writes_a_row_per_file(saved: Path, photos: Path, tmp_path: Path, capsys: Output) -> None:
+    shutil.copy(photos / "ant" / "0.png", os.fsencode(photos / "ant") + b"/caf\xe9.png")  # a name that is not UTF-8
+    with pytest.raises(OptionError, match="is a folder: expected the name of a file"):
+        call(predict_command, saved, photos / "ant", "--csv", tmp_path)
+    call(predict_command, saved, photos / "ant", "--csv", tmp_path / "table.csv", "--json")
+    found, rows = json.loads(capsys.readouterr().out), read_csv(tmp_path / "table.csv")
+    assert [row["file"] for row in rows] == [of_file["file"] for of_file in found["images"]]
+    assert [row["predicted_class"] for row in rows] == [of_file["class"] for of_file in found["images"]]
+    assert "true_class" not in rows[0]
+    for row, of_file in zip(rows, found["images"], strict=True):
+        values = [float(row[f"activation_{name}"]) for name in found["classes"]]
+        assert values == pytest.approx(of_file["activations"], rel=1e-8)
+    call(predict_command, saved, photos / "ant", "--csv", tmp_path / "table.csv")
+    assert "results of each image: " in capsys.readouterr().out
 
 
 def test_images_of_any_size_and_mode(saved: Path, tmp_path: Path, capsys: Output) -> None:

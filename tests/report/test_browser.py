@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from PIL import Image
 
 from torchcaps.report import write_report
 from torchcaps.report.capsules import CLASSES
+from torchcaps.report.compare import write_comparison
+from torchcaps.report.comparison import Compared, Comparison
+from torchcaps.runs.run import read_run
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here: apt-get install chromium")
@@ -100,6 +104,20 @@ def test_many_classes_fit_a_phone(tmp_path: Path, make_run: Callable[..., Any]) 
     found = measure(tmp_path, write_report(*run[:4]), 360)
     assert found["outside"] == []
     assert found["width"] == 360
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_comparison_fits(tmp_path: Path, make_run: Callable[..., Any], width: int) -> None:
+    found = make_run(classes=("apple", "Unbreakable" * 8, "cat"), images=60)
+    other = replace(found.evaluation, activation=found.evaluation.activation.roll(1, 1))
+    pair = zip(("Unbreakable" * 9, "another"), (found.evaluation, other), strict=True)
+    runs = [Compared(name, read_run(found.folder), 1000, evaluation) for name, evaluation in pair]
+    page = write_comparison(Comparison(runs, "fruit", "test", found.test), tmp_path / "compare.html")
+    measured = measure(tmp_path, page, width)
+    assert measured["outside"] == []
+    assert measured["width"] == width
+    assert len(measured["images"]) > 20
+    assert all(w > 20 and h > 20 and natural for w, h, _, natural in measured["images"])
 
 
 def test_a_screenshot_without_complaints(tmp_path: Path, page: Path) -> None:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.classifier.classifier import Classifier
+from torchcaps.classifier.statistics import wilson_interval
 from torchcaps.data.types import DataError, Split
 
 
@@ -32,6 +33,11 @@ class Evaluation:
     def error(self) -> float:
         """The share of images whose class was not found, 0 to 1."""
         return self.wrong / len(self.label)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the error (Wilson's), with images counted as independent of each other."""
+        return wilson_interval(self.wrong, len(self.label))
 
     @property
     def confusion(self) -> Tensor:

@@ -9,6 +9,7 @@ import tyro
 from rich.console import Console
 
 from torchcaps.cli.bench import bench
+from torchcaps.cli.compare import compare_command
 from torchcaps.cli.data import data_command
 from torchcaps.cli.doctor import doctor
 from torchcaps.cli.errors import explain_errors
@@ -57,6 +58,7 @@ def seconds_of_a_step(model: Any) -> float:
 COMMANDS: dict[str, Callable[..., Any]] = {
     "eval": evaluate_command,
     "predict": predict_command,
+    "compare": compare_command,
     "models": models,
     "doctor": doctor,
     "data": data_command,

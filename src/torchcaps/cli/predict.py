@@ -17,6 +17,7 @@ from torchcaps.classifier.explain import explain
 from torchcaps.classifier.files import load
 from torchcaps.classifier.image_files import find_images, read_images
 from torchcaps.classifier.picture import free_name, picture, write_picture
+from torchcaps.cli.per_image import check_target, write_csv
 from torchcaps.cli.tables import Cell, fitting_table, name_text
 from torchcaps.data.decode import import_pillow
 from torchcaps.data.types import DataError, Split
@@ -34,6 +35,7 @@ class PredictCall:
     images: list[Path]
     explain: bool = False
     output: Path | None = None
+    csv: Path | None = None
     json: bool = False
     crops: int = 1
 
@@ -63,6 +65,7 @@ def predict_command(
     images: Positional[list[Path]],
     explain: bool = False,
     output: Path | None = None,
+    csv: Path | None = None,
     json: bool = False,
     crops: Literal[1, 5, 9, 13] = 1,
 ) -> None:
@@ -75,10 +78,11 @@ def predict_command(
         images: Image files of any size and mode, or folders of them.
         explain: Write a picture per image: the input, its reconstruction, and where the votes came from.
         output: The folder for these pictures; default: explained.
+        csv: Write what was found of each image to this file, one row per image.
         json: Print one JSON object and nothing else.
         crops: Average over this many crops of each image.
     """
-    run_predict(PredictCall(run=run, images=images, explain=explain, output=output, json=json, crops=crops))
+    run_predict(PredictCall(run=run, images=images, explain=explain, output=output, csv=csv, json=json, crops=crops))
 
 
 def run_predict(call: PredictCall) -> None:
@@ -86,6 +90,7 @@ def run_predict(call: PredictCall) -> None:
     import_pillow()
     if not call.images:
         raise OptionError("torchcaps predict needs image files or folders after the run")
+    check_target(call.csv)
     classifier = load(call.run)
     if classifier.network.in_channels not in (1, 3):
         raise UserError(
@@ -100,6 +105,9 @@ def run_predict(call: PredictCall) -> None:
             found += _classify(call, classifier, paths, pixels)
     if not found:
         raise DataError("\n".join(["none of the images can be used:", *skipped_lines(skipped)]))
+    if call.csv is not None:
+        activations = torch.stack([of_file.activation for of_file in found])  # [files, classes]
+        write_csv(call.csv, classifier.classes, activations, files=[of_file.file for of_file in found])
     if call.json:
         print(json.dumps(as_json(call, classifier, found, skipped), indent=1))
     else:
@@ -153,3 +161,5 @@ def show(call: PredictCall, classifier: Classifier, found: list[Found]) -> None:
     console = Console(highlight=False)
     headings = ("file", "class", "activation", "next", *(["picture"] if call.explain else []))
     console.print(fitting_table(console, headings, rows, drop=("next",)))
+    if call.csv is not None:
+        console.print(f"results of each image: {name_text(call.csv)}", markup=False, soft_wrap=True)

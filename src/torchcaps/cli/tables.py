@@ -1,6 +1,6 @@
 """Tables for a terminal. Names are ``Text``: rich takes brackets in strings for markup."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -8,9 +8,11 @@ from rich.table import Table
 from rich.text import Text
 
 from torchcaps.classifier.evaluation import Evaluation
+from torchcaps.classifier.metrics import figures_of_classes
 from torchcaps.runs.text import Table as TextTable
 
-WIDEST = 16  # classes in a matrix; more do not fit on a screen
+WIDEST = 20  # classes in a matrix; more do not fit on a screen
+FOLDED = 16  # characters of a run's name on a line, where there is no room for more
 PAIRS = 15  # the most frequent mistakes, where there is no matrix
 
 Cell = str | Text
@@ -56,16 +58,33 @@ def percent(wrong: int, images: int) -> str:
     return f"{100 * wrong / images:.2f} %" if images else "-"
 
 
+def interval_text(evaluation: Evaluation) -> str:
+    """The 95 % interval of an error."""
+    low, high = evaluation.interval
+    return f"{100 * low:.2f} to {100 * high:.2f} %"
+
+
+def error_text(evaluation: Evaluation) -> str:
+    """An error with its interval."""
+    return f"{100 * evaluation.error:.2f} % (95 % interval: {interval_text(evaluation)})"
+
+
 def class_table(console: Console, evaluation: Evaluation) -> Table:
-    """The error of each class, and the class that it is most often mistaken for."""
+    """How well each class is found, and the class that it is most often mistaken for."""
     mistakes = evaluation.confusion.clone().fill_diagonal_(0)  # [true class, predicted class]
     rows: list[list[Cell]] = []
-    for label, (name, images, wrong) in enumerate(evaluation.by_class()):
-        other = name_text(evaluation.classes[int(mistakes[label].argmax())]) if wrong else ""
-        rows.append([name_text(name), f"{images:,}", f"{wrong:,}", percent(wrong, images), other])
-    numbers = ("images", "wrong", "error")
+    for label, found in enumerate(figures_of_classes(evaluation)):
+        other = name_text(evaluation.classes[int(mistakes[label].argmax())]) if found.wrong else ""
+        counts = (f"{found.images:,}", f"{found.wrong:,}", percent(found.wrong, found.images))
+        shares = (
+            "-" if share is None else f"{100 * share:.2f} %" for share in (found.precision, found.recall, found.f1)
+        )
+        rows.append([name_text(found.name), *counts, *shares, other])
+    numbers = ("images", "wrong", "error", "precision", "recall", "F1")
     headings = ("class", *numbers, "mistaken for")
-    return fitting_table(console, headings, rows, right=numbers, drop=("images", "wrong"))
+    # What is left out first follows from the rest, or is in the confusion matrix.
+    drop = ("wrong", "images", "error", "mistaken for", "F1")
+    return fitting_table(console, headings, rows, right=numbers, drop=drop)
 
 
 def confusion_table(console: Console, evaluation: Evaluation) -> Table:
@@ -100,11 +119,40 @@ def _mistakes(console: Console, evaluation: Evaluation) -> Table:
 
 def run_table(console: Console, runs: Sequence[Path], each: Sequence[Evaluation], together: Evaluation) -> Table:
     """The error of each run, and of all together."""
+    named: list[tuple[Cell, Evaluation]] = [(name_text(run), found) for run, found in zip(runs, each, strict=True)]
     rows: list[list[Cell]] = [
-        [name_text(run), percent(found.wrong, len(found.label))] for run, found in zip(runs, each, strict=True)
+        [name, percent(found.wrong, len(found.label)), interval_text(found)]
+        for name, found in (*named, ("together", together))
     ]
-    rows.append(["together", percent(together.wrong, len(together.label))])
-    return fitting_table(console, ("run", "error"), rows, right=("error",))
+    numbers = ("error", "95 % interval")
+    return fitting_table(console, ("run", *numbers), rows, right=numbers)
+
+
+def side_by_side(
+    console: Console, names: Sequence[str], *parts: Mapping[str, Sequence[str]], least: int = 2
+) -> list[Table]:
+    """A column for each name and a row for each fact; several tables where that is wider than the terminal."""
+    parted = [slice(start, start + least) for start in range(0, len(names), least)]
+    for columns in range(len(names), least, -1):
+        which = [slice(start, start + columns) for start in range(0, len(names), columns)]
+        # Long names may be folded, as rich does with the widest columns first.
+        folded = [name[:FOLDED] for name in names]
+        if all(natural_width(_columns(folded, parts, part)) <= console.width for part in which):
+            parted = which
+            break
+    return [_columns(names, parts, part) for part in parted]
+
+
+def _columns(names: Sequence[str], parts: Sequence[Mapping[str, Sequence[str]]], which: slice) -> Table:
+    table = Table()
+    table.add_column("")
+    for name in names[which]:
+        table.add_column(name_text(name), justify="right", overflow="fold")
+    for part in parts:
+        for fact, values in part.items():
+            table.add_row(name_text(fact.replace("_", " ")), *map(name_text, values[which]))
+        table.add_section()
+    return table
 
 
 def show(console: Console, table: TextTable) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 SPACE = "\N{NO-BREAK SPACE}"
 NOTHING = "\N{EN DASH}"  # where a value is missing
@@ -52,6 +53,25 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, left = divmod(minutes, 60)
     return f"{hours} h {left} min" if hours else f"{minutes} min {rest} s"
+
+
+def setting(value: Any) -> str:
+    """A value of a recipe, as JSON has it.
+
+    >>> [setting(value) for value in (True, 6e-3, 3, "frem", [2, 1], {"kernel": "gaussian"})]
+    ['yes', '0.006', '3', 'frem', '2, 1', 'kernel gaussian']
+    """
+    if value is None or value in ("", [], {}):
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list):
+        return ", ".join(map(setting, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {setting(one)}" for name, one in value.items())
+    return str(value)
 
 
 @dataclass(frozen=True)
