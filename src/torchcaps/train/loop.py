@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,8 +18,9 @@ from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities import rank_zero_only
 from rich.console import Console
 
-from torchcaps.classifier import Classifier, evaluate
+from torchcaps.classifier import Classifier, Evaluation, evaluate
 from torchcaps.data import BatchLoader, DataError, Split
+from torchcaps.data.stream import Stream
 from torchcaps.errors import OptionError
 from torchcaps.functional.registry import routing_method
 from torchcaps.models.files import mismatch
@@ -34,6 +35,7 @@ from torchcaps.train.progress import ProgressLine
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.stopping import Patience
 
+STREAMED_AT_ONCE = 200  # images in an evaluation
 CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -79,8 +81,8 @@ def rank() -> int:
 def follow(
     recipe: Recipe,
     classifier: Classifier,
-    train: Split,
-    validation: Split | None,
+    train: Split | Stream,
+    validation: Split | Stream | None,
     folder: Path,
     *,
     resources: Resources,
@@ -109,7 +111,8 @@ def follow(
         # each process takes its part; all of it where there is not an image for each
         parts = resources.processes if resources.processes <= len(validation) else 1
         part = validation.take(torch.arange(rank() % parts, len(validation), parts))
-        validate = partial(evaluate, [classifier], classifier.prepare(part))
+        prepared = classifier.prepare(part) if isinstance(part, Split) else part
+        validate = partial(evaluate_any, classifier, prepared)
     metrics = Metrics(folder, training_error=not recipe.images.mixup, validate=validate)
     ours: list[Callback] = [metrics]  # and all that has a state comes before the checkpoints, which hold it
     if settings.average_epochs:
@@ -142,6 +145,15 @@ def follow(
             trainer.fit(module, training, ckpt_path=checkpoint, weights_only=True)
     keep_chosen(recipe, classifier, folder)
     return metrics
+
+
+def evaluate_any(classifier: Classifier, images: Split | Stream) -> Evaluation:
+    """Evaluate a classifier on images in memory, or on a stream of them, part by part."""
+    if isinstance(images, Split):
+        return evaluate([classifier], images)
+    found = [evaluate([classifier], part) for part in images.parts(STREAMED_AT_ONCE)]
+    label, activation = (torch.cat([getattr(part, name) for part in found]) for name in ("label", "activation"))
+    return replace(found[0], label=label, activation=activation)
 
 
 def keep_chosen(recipe: Recipe, classifier: Classifier, folder: Path) -> None:
