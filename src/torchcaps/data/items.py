@@ -75,10 +75,9 @@ def known_labels(dataset: Any, looked_at: dict[int, Any]) -> list[Any] | None:
     if isinstance(dataset, Subset):
         inside = known_labels(dataset.dataset, {dataset.indices[place]: label for place, label in looked_at.items()})
         return None if inside is None else [inside[place] for place in dataset.indices]
+    values: Any = getattr(dataset, "targets", getattr(dataset, "labels", None))
     if isinstance(dataset, TensorDataset):
         values = dataset.tensors[-1]
-    else:
-        values = getattr(dataset, "targets", getattr(dataset, "labels", None))
     if not isinstance(values, Sequence | np.ndarray | Tensor) or len(values) != len(dataset):
         return None
     labels = list(values) if isinstance(values, Sequence) else values.tolist()

@@ -153,7 +153,8 @@ class BatchLoader:
         images = images if self.device is None else images.to(self.device)
         if not self.train:
             return self.pipeline.evaluate(images, self._labels(whole[own]), crops=self.crops)
-        draws = self.pipeline.draw(len(whole), *images.shape[2:], generator_for("batch", self.seed, epoch, batch))
+        height, width = images.shape[2:]
+        draws = self.pipeline.draw(len(whole), height, width, generator_for("batch", self.seed, epoch, batch))
         if not self.mixup:
             return self.pipeline.apply(images, self._labels(whole[own]), draws.take(own))
         places, first, second, share = self._with_partners(own, len(whole), epoch, batch)

@@ -159,9 +159,8 @@ class Folder:
         return images, found.classes
 
     def stream(self, side: int, channels: int | None, workers: int, seed: int) -> Found:
-        if self.skip_bad or self.layout.strays:
-            what = "skip_bad" if self.skip_bad else f"{self.layout.strays[0]}, which is in no class folder,"
-            raise DataError(f"{what} cannot be skipped where images are streamed: remove bad files")
+        if self.skip_bad:
+            raise DataError("a stream cannot skip files that are no images: remove them, and leave skip_bad out")
         if channels is None:
             looked_at = [read_image(self.files[place], side, 3) for place in spread(len(self))]
             channels = 1 if all(bool((image == image[:1]).all()) for image in looked_at) else 3

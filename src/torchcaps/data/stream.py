@@ -11,11 +11,15 @@ from torch.utils.data import DataLoader, Dataset
 
 from torchcaps.data.types import DataError, Split
 
+AT_ONCE = 200  # images in memory where all are gone through
+
 
 class Items(Protocol):
     """Images by their number, all of one shape."""
 
-    shape: tuple[int, int, int]  # C, H, W
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """C, H, W."""
 
     def __getitem__(self, place: int) -> Tensor:
         """``[C, H, W]`` uint8."""
@@ -42,7 +46,7 @@ class Stream:
         """The images ``[n, C, H, W]`` of each index ``[n]``; workers read a few indices ahead."""
         loader: DataLoader[Any] = DataLoader(
             OrError(self.items),
-            batch_sampler=(self.places[index].tolist() for index in indices),  # type: ignore[arg-type]  # any iterable
+            batch_sampler=(self.places[index].tolist() for index in indices),
             collate_fn=stacked,
             num_workers=self.workers,
             worker_init_fn=leave_interrupts_to_the_parent,
@@ -53,9 +57,9 @@ class Stream:
                 raise images
             yield images
 
-    def parts(self, size: int) -> Iterator[Split]:
+    def parts(self, size: int = AT_ONCE) -> Iterator[Split]:
         """All of it, so many images at a time."""
-        pieces = torch.arange(len(self)).split(size)
+        pieces = torch.split(torch.arange(len(self)), size)
         for index, images in zip(pieces, self.read(pieces), strict=True):
             yield Split(images, self.labels[index])
 

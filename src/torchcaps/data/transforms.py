@@ -151,7 +151,7 @@ def resize_split(split: Split, size: int, *, chunk: int = 1024) -> Split:
 
 def channel_statistics(split: Split, *, chunk: int = 4096) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of every channel over all images, pixels in [0, 1]; exact, from integer counts."""
-    return statistics_of(split.images.split(chunk))
+    return statistics_of(torch.split(split.images, chunk))
 
 
 def statistics_of(parts: Iterable[Tensor]) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from lightning.pytorch.loggers import Logger
 
 OF_STORED_SETS = ("name", "data", "root", "full", "camera", "viewpoint", "checkpoint_every")
-STREAMED_AT_ONCE = 200  # images
 OUT_OF_SPACE = "training keeps its checkpoints in a temporary folder: free space there, or set TMPDIR to another disk"
 
 
@@ -159,9 +158,10 @@ def untrained(recipe: Recipe, data: OwnData) -> Classifier:
     # An image without content shows the shape; all are read only where their statistics are needed.
     shape = Split(torch.zeros(1, *data.train.items.shape, dtype=torch.uint8), torch.zeros(1, dtype=torch.int64))
     splits = Splits(data.classes, shape, None, shape)
-    mean, deviation = (), ()
+    mean: tuple[float, ...] = ()
+    deviation: tuple[float, ...] = ()
     if recipe.images.standardise == "set":
-        mean, deviation = statistics_of(part.images for part in data.train.parts(STREAMED_AT_ONCE))
+        mean, deviation = statistics_of(part.images for part in data.train.parts())
     return make_classifier(recipe, splits, replace(make_pipeline(recipe, splits), mean=mean, deviation=deviation))
 
 

@@ -35,7 +35,6 @@ from torchcaps.train.progress import ProgressLine
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.stopping import Patience
 
-STREAMED_AT_ONCE = 200  # images in an evaluation
 CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -151,7 +150,7 @@ def evaluate_any(classifier: Classifier, images: Split | Stream) -> Evaluation:
     """Evaluate a classifier on images in memory, or on a stream of them, part by part."""
     if isinstance(images, Split):
         return evaluate([classifier], images)
-    found = [evaluate([classifier], part) for part in images.parts(STREAMED_AT_ONCE)]
+    found = [evaluate([classifier], part) for part in images.parts()]
     label, activation = (torch.cat([getattr(part, name) for part in found]) for name in ("label", "activation"))
     return replace(found[0], label=label, activation=activation)
 

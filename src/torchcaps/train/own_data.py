@@ -113,11 +113,9 @@ def read(images: OwnImages, held: OwnImages | None, reading: Reading, settings: 
 
 
 def numbered(labels: Tensor, first: int = 0) -> Split:
-    return Split(
-        torch.empty(len(labels), 1, 0, 0, dtype=torch.uint8),
-        labels,
-        {"place": torch.arange(first, first + len(labels))},
-    )
+    """Images without pixels, whose places are counted from ``first`` on."""
+    nothing = torch.empty(len(labels), 1, 0, 0, dtype=torch.uint8)
+    return Split(nothing, labels, {"place": torch.arange(first, first + len(labels))})
 
 
 def chosen(train: Split | Stream, own: Split | Stream | None, places: Tensor) -> Split | Stream:
@@ -140,7 +138,12 @@ def channels_of(images: Split | Stream) -> int:
 
 
 def with_labels_of(classes: tuple[str, ...], images: Split | Stream, names: tuple[str, ...]) -> Split | Stream:
-    """Images whose labels count other names, or the same in another order."""
+    """Images whose labels count other names, or the same in another order.
+
+    Numbers that are not themselves names of classes are their places, from 0.
+    """
+    if not set(names) & set(classes) and set(names) <= {str(place) for place in range(len(classes))}:
+        names = tuple(classes[int(name)] for name in names)
     unknown = sorted({names[label] for label in images.labels.tolist()} - set(classes))
     if unknown:
         raise DataError(
