@@ -36,7 +36,7 @@ def pictures(count: int) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("page", [page for page in PAGES if (ROOT / page).is_file()])
 def test_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page may use arrays ``images`` and ``labels``, and a folder ``photos`` with 12 images in each of two classes."""
+    """A page may use arrays ``images`` and ``labels``, and a folder ``photos`` of 24 images in two classes."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TORCHCAPS_CACHE", str(tmp_path / "cache"))
     images, labels = pictures(24)

@@ -102,7 +102,7 @@ def test_labels_that_only_items_have(of_arrays: bytes) -> None:
 def test_streams_by_themselves_where_images_are_many(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.setattr(own_data, "STREAMED_ABOVE", 64 * 18**2 - 1)
     fit(Shapes(), **{**SMALL, "epochs": 1, "progress": True}, workers=1)
-    assert capsys.readouterr().out.startswith("64 images are read from disk in each epoch, by 1 processes")
+    assert capsys.readouterr().out.startswith("64 images are read from disk in each epoch, by 1 process (")
     monkeypatch.setattr(own_data, "STREAMED_ABOVE", 64 * 18**2)
     fit(Shapes(), **{**SMALL, "epochs": 1, "progress": True})
     assert "read from disk" not in capsys.readouterr().out
@@ -278,7 +278,8 @@ def test_words() -> None:
         (IMAGES, LABELS, {"stream": True}, "stream=True is for a Dataset or a folder"),
         (Shapes(), None, {"stream": "yes"}, "stream is 'yes', expected True, False or 'auto'"),
         (Shapes(), None, {"stream": True, "workers": -1}, "workers is -1, expected"),
-        (IMAGES, LABELS, {"validation": "stratifed"}, "validation is 'stratifed', expected auto, instance"),
+        (IMAGES, LABELS, {"validation": "stratifed"}, "validation is 'stratifed', expected auto, stratified, none, a"),
+        (IMAGES, LABELS, {"validation": "instance"}, "validation is 'instance', expected auto"),
         (IMAGES, LABELS, {"validation": (IMAGES,)}, r"a tuple of 1, expected \(images, labels\)"),
         ("nowhere", None, {}, "nowhere does not exist"),
         (iter([]), None, {}, "images are list_iterator, expected arrays"),

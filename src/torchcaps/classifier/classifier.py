@@ -71,7 +71,7 @@ class Classifier(nn.Module):
     @property
     def history(self) -> tuple[Epoch, ...]:
         """Loss and errors by epoch, where `torchcaps.fit` has trained this classifier."""
-        return tuple(Epoch(**row) for row in self.card.get("history", ()))
+        return tuple(Epoch(*(row.get(name) for name in Epoch._fields)) for row in self.card.get("history", ()))
 
     @property
     def validation_error(self) -> float | None:

@@ -22,6 +22,7 @@ from torchcaps.data.transforms import statistics_of
 from torchcaps.errors import OptionError
 from torchcaps.runs.folder import BEST, METRICS
 from torchcaps.runs.metrics import read_rows
+from torchcaps.runs.text import count
 from torchcaps.train.assemble import folder_side, make_classifier, make_pipeline
 from torchcaps.train.own_data import (
     OwnData,
@@ -68,7 +69,7 @@ def fit(
 
     ``validation`` are images of the same kinds, an array as a pair ``(images, labels)``, on which the error is watched
     and the best epoch is chosen. Without, a tenth of each class is held out; ``"none"`` trains on everything.
-    (``"auto"``, ``"instance"``, ``"stratified"`` and ``"none"`` are the field of a recipe; another string is a folder.)
+    (``"auto"``, ``"stratified"`` and ``"none"`` are the recipe's field; any other string is a folder.)
 
     A dataset or folder that would take more than 2 GB in memory is read anew in each epoch, by ``workers`` processes;
     ``stream=True`` always does so, ``stream=False`` never. The batches are the same either way.
@@ -98,7 +99,8 @@ def fit(
         say(console, f"images of {own.side} pixels (shorter side) become {size}x{size}; size=... changes this")
     streamed, readers = is_streamed(stream, own, side), number_of_workers(workers)
     if streamed:
-        say(console, f"{len(own):,} images are read from disk in each epoch, by {readers} processes (workers=...)")
+        by = count(readers, "process", "processes")
+        say(console, f"{len(own):,} images are read from disk in each epoch, by {by} (workers=...)")
     reading = Reading(side=side, streamed=streamed, workers=readers, seed=recipe.optimisation.seed)
     data = read(own, given or beside, reading, recipe.data)
     with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are

@@ -46,7 +46,7 @@ def own_images(images: Any, labels: Any, *, skip_bad: bool = False) -> tuple[Own
 
 def own_validation(given: Any) -> tuple[Validation, OwnImages | None]:
     """The recipe's field, and the images that were given instead of a name."""
-    names = get_args(Validation)
+    names = tuple(name for name in get_args(Validation) if name != "instance")  # which no own images know
     if isinstance(given, str) and given in names:
         found: Validation = given  # type: ignore[assignment]  # one of them
         return found, None
