@@ -53,7 +53,7 @@ def test_patience(small: Recipe, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     with_errors(monkeypatch, ERRORS)
     train(small.with_fields(epochs=6, patience=3, weights="best"), output=RUN)
     assert epochs_of(RUN) == [1, 2, 3, 4, 5]
-    assert "no lower validation error in 3 epochs: stopping after epoch 5\n" in capsys.readouterr().out
+    assert "no lower validation error in 3 epochs: stopped after epoch 5\n" in capsys.readouterr().out
     result = json.loads((RUN / "result.json").read_text())
     assert (result["steps"], result["best_validation_error"]) == (20, 0.4)
 

@@ -93,7 +93,7 @@ def fit(
     console = Console(quiet=not progress)
     own, beside = own_images(images, labels, skip_bad=bool(changes.get("skip_bad")))
     how, given = own_validation(validation)
-    recipe = recipe_for(own, folder_recipe(images) if isinstance(images, str | Path) else None, how, changes)
+    recipe = recipe_for(images, own, how, changes)
     size, side = recipe.images.size, folder_side(recipe.images)
     if "size" not in changes and own.side != size:
         say(console, f"images of {own.side} pixels (shorter side) become {size}x{size}; size=... changes this")
@@ -102,17 +102,17 @@ def fit(
         by = count(readers, "process", "processes")
         say(console, f"{len(own):,} images are read from disk in each epoch, by {by} (workers=...)")
     reading = Reading(side=side, streamed=streamed, workers=readers, seed=recipe.optimisation.seed)
-    data = read(own, given or beside, reading, recipe.data)
+    data = read(own, beside if given is None else given, reading, recipe.data)
     with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
         return _fit(recipe, data, callbacks, loggers, console)
 
 
-def recipe_for(own: OwnImages, of_folder: Recipe | None, validation: Validation, changes: dict[str, Any]) -> Recipe:
-    """A folder's, as ``torchcaps train --data`` has it; for others the network that fits them, and twelve epochs."""
-    if of_folder is not None:
-        start = of_folder.with_fields(data="folder")
+def recipe_for(images: Any, own: OwnImages, validation: Validation, changes: dict[str, Any]) -> Recipe:
+    """The network that fits the images, or the size asked for; a folder's epochs are those of the command line."""
+    side = size if isinstance(size := changes.get("size"), int) else own.side
+    if isinstance(images, str | Path):
+        start = folder_recipe(images, side=side).with_fields(data="folder")
     else:
-        side = size if isinstance(size := changes.get("size"), int) else own.side
         batch_size = min(25, max(1, len(own) // 4))
         start = for_own_images(side).with_fields(name="arrays", data="arrays", epochs=12, batch_size=batch_size)
     weights = "last" if validation == "none" or changes.get("average_epochs") else "best"

@@ -144,12 +144,15 @@ def for_own_images(side: int) -> Recipe:
 STEPS_FOR_A_FOLDER = 1500
 
 
-def folder_recipe(path: str | Path) -> Recipe:
-    """A recipe for a user's own images: the network that fits their size, and as many epochs as they are few."""
+def folder_recipe(path: str | Path, *, side: int | None = None) -> Recipe:
+    """A recipe for a user's own images: the network that fits their size, and as many epochs as they are few.
+
+    ``side`` is their shorter side; default: that of most of them.
+    """
     layout = scan(Path(path).expanduser())
     training = max(1, int(0.7 * len(layout.files)))  # without test and validation images, about
     batch_size = min(25, max(2, training // 8))
-    return for_own_images(typical_side(layout.files)).with_fields(
+    return for_own_images(typical_side(layout.files) if side is None else side).with_fields(
         name=Path(path).resolve().name,
         data=str(path),
         batch_size=batch_size,

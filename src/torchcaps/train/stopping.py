@@ -35,10 +35,9 @@ class Patience(Callback):
             return
         is_lower = self.best is None or error < self.best
         self.best, self.waited = (error, 0) if is_lower else (self.best, self.waited + 1)
-        if self.waited >= self.epochs:
-            trainer.should_stop = True
-            self.console.print(
-                f"no lower validation error in {self.waited} epochs: stopping after epoch {trainer.current_epoch + 1}",
-                highlight=False,
-                soft_wrap=True,
-            )
+        trainer.should_stop = trainer.should_stop or self.waited >= self.epochs
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        if self.waited >= self.epochs:  # said now, after the line of the last epoch
+            line = f"no lower validation error in {self.waited} epochs: stopped after epoch {trainer.current_epoch}"
+            self.console.print(line, highlight=False, soft_wrap=True)
