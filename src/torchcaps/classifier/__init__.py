@@ -1,12 +1,13 @@
 """A trained network with all that it needs to be used: how its input is prepared, and what its classes are called."""
 
-from torchcaps.classifier.classifier import Classifier, Predictions
+from torchcaps.classifier.classifier import Classifier, Epoch, Predictions
 from torchcaps.classifier.evaluation import Evaluation, evaluate
 from torchcaps.classifier.explain import Explanation, explain, heat_overlay
 from torchcaps.classifier.files import load, save
 
 __all__ = [
     "Classifier",
+    "Epoch",
     "Evaluation",
     "Explanation",
     "Predictions",

@@ -1,6 +1,7 @@
 """A network that takes images as they come, and answers with names."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +25,15 @@ class Predictions(NamedTuple):
     label: Tensor  # [N] int64, the class of the highest activation
     activation: Tensor  # [N, classes]
     names: list[str]  # of the labels
+
+
+class Epoch(NamedTuple):
+    """How an epoch of training ended; errors are shares, 0 to 1, and None where they are not known."""
+
+    epoch: int  # counted from 1
+    loss: float
+    training_error: float | None
+    validation_error: float | None
 
 
 class Classifier(nn.Module):
@@ -58,6 +68,26 @@ class Classifier(nn.Module):
         """Prepared images ``[B, C, S, S]`` to the network's output."""
         output: Classified | Scores = self.network(image)
         return output
+
+    @property
+    def history(self) -> tuple[Epoch, ...]:
+        """Loss and errors by epoch, where `torchcaps.fit` has trained this classifier."""
+        return tuple(Epoch(*(row.get(name) for name in Epoch._fields)) for row in self.card.get("history", ()))
+
+    @property
+    def validation_error(self) -> float | None:
+        """Share of the validation images that these weights got wrong, 0 to 1; None where there were none."""
+        result = self.card.get("result", {})
+        error: float | None = result.get(
+            "best_validation_error" if result.get("weights") == "best" else "validation_error"
+        )
+        return error
+
+    def save(self, folder: str | Path) -> None:
+        """Write all of it into a folder, for `torchcaps.load`."""
+        from torchcaps.classifier.files import save
+
+        save(self, folder)
 
     @property
     def source_size(self) -> int:

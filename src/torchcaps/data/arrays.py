@@ -77,8 +77,10 @@ def as_channels(images: Tensor, channels: int) -> Tensor:
     raise DataError(f"images have {found} channels, expected {channels}{without_alpha}")
 
 
-def as_labels(labels: Tensor | npt.ArrayLike, count: int) -> tuple[Tensor, tuple[str, ...]]:
+def as_labels(labels: Tensor | npt.ArrayLike, count: int, *, least: int = 2) -> tuple[Tensor, tuple[str, ...]]:
     """Labels ``[N]``, whole numbers or names, as class indices from 0; and the names of the classes, in order.
+
+    Raises where there are fewer than ``least`` classes.
 
     >>> as_labels(["dog", "cat", "dog"], 3)
     (tensor([1, 0, 1]), ('cat', 'dog'))
@@ -93,7 +95,7 @@ def as_labels(labels: Tensor | npt.ArrayLike, count: int) -> tuple[Tensor, tuple
     if values.dtype.kind not in "iubU":
         raise DataError(f"labels are {values.dtype}, expected whole numbers or strings")
     names, index = np.unique(values, return_inverse=True)
-    if len(names) < 2:
+    if len(names) < least:
         only = f"all labels are {names[0]!s}" if len(names) else "there are no labels"
         raise DataError(f"{only}: expected at least two classes")
     return torch.from_numpy(index.astype(np.int64)), tuple(str(name) for name in names)

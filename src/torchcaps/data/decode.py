@@ -78,6 +78,13 @@ def _pixels(image: "Image", size: int, channels: int) -> Tensor:
     return torch.from_numpy(array.transpose(2, 0, 1).copy())  # [C, size, size]
 
 
+def as_pixels(image: "Image") -> Tensor:
+    """An image of Pillow's as it is: ``[1, H, W]`` uint8 where it is grey, else ``[3, H, W]``."""
+    plain = _without_alpha(_eight_bit(image))
+    array = np.array(plain if plain.mode == "L" else plain.convert("L" if plain.mode == "1" else "RGB"))
+    return torch.from_numpy(array.reshape(plain.height, plain.width, -1).transpose(2, 0, 1).copy())  # [C, H, W]
+
+
 def _eight_bit(image: "Image") -> "Image":
     """Sixteen grey bits as eight; Pillow's own conversion cuts everything above 255 off."""
     from PIL import Image

@@ -31,7 +31,7 @@ def load_folder(
     ``channels="auto"`` is 1 where every image is grey, else 3. Files that cannot be used are an error that names them
     all, or with ``skip_bad`` are left out. Decoded images are kept in ``cache`` (default: the user's cache folder)
     until a file changes. A folder without ``test/`` gives ``test_fraction`` of each class to the test split, always the
-    same for one seed; `make_splits` does so for the validation split where there is no ``val/``.
+    same for one seed (0: none); `make_splits` does so for the validation split where there is no ``val/``.
     """
     if size < 1:
         raise ValueError(f"size is {size}, expected at least 1")
@@ -57,6 +57,8 @@ def load_folder(
         notes.append(f"{len(bad)} of {len(layout.files) + len(layout.strays)} files skipped as unusable")
     parts = _parts(layout, decoded)
     _check_every_class(root, layout.classes, parts)
+    if "test" not in parts and not test_fraction:
+        parts["test"] = parts["train"].take(torch.arange(0))
     if "test" not in parts:
         labels = parts["train"].labels
         _check_enough_to_share(root, layout.classes, labels)

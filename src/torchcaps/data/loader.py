@@ -1,15 +1,16 @@
-"""Batches of a split that lies in memory: order and randomness are functions of (seed, epoch, batch)."""
+"""Batches of a split in memory, or of a stream: order and randomness are functions of (seed, epoch, batch)."""
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from torchcaps.data.pipeline import Batch, Draws, MixedBatch, Pipeline
+from torchcaps.data.pipeline import Batch, MixedBatch, Pipeline
+from torchcaps.data.stream import Stream
 from torchcaps.data.types import Split
 from torchcaps.errors import OptionError
 
@@ -27,7 +28,7 @@ class BatchLoader:
 
     def __init__(
         self,
-        split: Split,
+        split: Split | Stream,
         pipeline: Pipeline,
         *,
         batch_size: int,
@@ -40,7 +41,7 @@ class BatchLoader:
         mixup: float = 0.0,
         device: torch.device | str | None = None,
     ) -> None:
-        """Prepare the split (see `Pipeline.prepare`) and start at epoch 0.
+        """Prepare the split (see `Pipeline.prepare`; a stream has its size already) and start at epoch 0.
 
         ``drop_last`` leaves the last, smaller batch out; the default is to do so in training. ``crops`` is for
         evaluation. With ``mixup`` batches are `MixedBatch`: each image is the mean of two of the batch, with weights
@@ -56,7 +57,7 @@ class BatchLoader:
             raise ValueError(f"crops is {crops}: several crops are for evaluation, not for training")
         if not 0 <= mixup < math.inf or (mixup and not train):
             raise ValueError(f"mixup is {mixup}, train is {train}: expected a number of 0 or more, and 0 in evaluation")
-        self.split = pipeline.prepare(split)
+        self.split = pipeline.prepare(split) if isinstance(split, Split) else split
         self.pipeline = pipeline
         self.batch_size = batch_size
         self.train = train
@@ -87,8 +88,10 @@ class BatchLoader:
         # Where this iteration is, is its own affair: the loader's fields follow, for the state.
         epoch, batches = self.epoch, len(self)
         order = self._order(epoch)  # [N]
-        for batch in range(self._batch, batches):
-            made = self._make(order, epoch, batch)
+        coming = range(self._batch, batches)
+        needed = (self._needed(order, epoch, batch) for batch in coming)
+        for batch, images in zip(coming, self._read(needed), strict=True):
+            made = self._make(images, order, epoch, batch)
             # The state is that after the batch which the caller now gets. The last one ends the epoch here, because
             # callers that know the length (Lightning) do not ask for another.
             self.epoch, self._batch = (epoch, batch + 1) if batch + 1 < batches else (epoch + 1, 0)
@@ -130,38 +133,59 @@ class BatchLoader:
             return torch.arange(count)
         return torch.randperm(count, generator=generator_for("order", self.seed, epoch))
 
-    def _make(self, order: Tensor, epoch: int, batch: int) -> Batch | MixedBatch:
-        whole = order[batch * self.batch_size : (batch + 1) * self.batch_size]  # [B]
-        own = torch.arange(*self._part(len(whole)))  # [B / world_size], places in the whole batch
+    def _needed(self, order: Tensor, epoch: int, batch: int) -> Tensor:
+        """The images that this rank needs for its part of a batch: an index ``[n]``."""
+        whole, own = self._whole(order, batch)
+        return whole[self._with_partners(own, len(whole), epoch, batch)[0] if self.mixup else own]
+
+    def _read(self, indices: Iterable[Tensor]) -> Iterator[Tensor]:
+        """The images of each index ``[n]``, one after the other."""
+        if isinstance(self.split, Stream):
+            yield from self.split.read(indices)
+            return
+        for index in indices:
+            # index_select copies whole images; plain indexing goes pixel by pixel, and takes far longer.
+            yield self.split.images.index_select(0, index.to(self.split.images.device))
+
+    def _make(self, images: Tensor, order: Tensor, epoch: int, batch: int) -> Batch | MixedBatch:
+        """A batch from the images that it needs ``[n, C, H, W]``."""
+        whole, own = self._whole(order, batch)
+        images = images if self.device is None else images.to(self.device)
         if not self.train:
-            return self.pipeline.evaluate(*self._take(whole[own]), crops=self.crops)
-        height, width = self.split.images.shape[2:]
+            return self.pipeline.evaluate(images, self._labels(whole[own]), crops=self.crops)
+        height, width = images.shape[2:]
         draws = self.pipeline.draw(len(whole), height, width, generator_for("batch", self.seed, epoch, batch))
-        if self.mixup:
-            return self._mix(whole, draws, own, seed_for("mixup", self.seed, epoch, batch))
-        return self.pipeline.apply(*self._take(whole[own]), draws.take(own))
-
-    def _mix(self, whole: Tensor, draws: Draws, own: Tensor, seed: int) -> MixedBatch:
-        """Images of a batch mixed with others of it, which may be another rank's: those are made here again.
-
-        One lam for the batch, as losses are means over it.
-        """
-        random = np.random.default_rng(seed)
-        share, partner = random.beta(self.mixup, self.mixup), torch.from_numpy(random.permutation(len(whole)))  # [B]
-        places, found = torch.unique(torch.cat([own, partner[own]]), return_inverse=True)
-        made = self.pipeline.apply(*self._take(whole[places]), draws.take(places))
-        first, second = found.to(made.image.device).chunk(2)  # [B / world_size] each
+        if not self.mixup:
+            return self.pipeline.apply(images, self._labels(whole[own]), draws.take(own))
+        places, first, second, share = self._with_partners(own, len(whole), epoch, batch)
+        made = self.pipeline.apply(images, self._labels(whole[places]), draws.take(places))
+        first, second = first.to(made.image.device), second.to(made.image.device)
         # Two products and a sum, which round alike for every part of a batch.
         image = made.image.index_select(0, first) * share + made.image.index_select(0, second) * (1 - share)
         image = image.contiguous(memory_format=torch.channels_last)
         return MixedBatch(image, made.label[first], made.label[second], share)
 
-    def _take(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """The images and labels of an index ``[n]``, on the device where batches are made."""
-        # index_select copies whole images; plain indexing goes pixel by pixel, and takes far longer.
-        images = self.split.images.index_select(0, index.to(self.split.images.device))
+    def _whole(self, order: Tensor, batch: int) -> tuple[Tensor, Tensor]:
+        """The images of a batch over all ranks ``[B]``, and the places in it that are this rank's."""
+        whole = order[batch * self.batch_size : (batch + 1) * self.batch_size]
+        return whole, torch.arange(*self._part(len(whole)))  # [B], [B / world_size]
+
+    def _with_partners(self, own: Tensor, count: int, epoch: int, batch: int) -> tuple[Tensor, Tensor, Tensor, float]:
+        """Mixup: this rank's places and those they are mixed with, which may be another rank's, made here again.
+
+        The places ``[n]``; where in them each image and its partner are, ``[B / world_size]`` each; and their share,
+        one for the batch, as losses are means over it.
+        """
+        random = np.random.default_rng(seed_for("mixup", self.seed, epoch, batch))
+        share, partner = random.beta(self.mixup, self.mixup), torch.from_numpy(random.permutation(count))  # [B]
+        places, found = torch.unique(torch.cat([own, partner[own]]), return_inverse=True)
+        first, second = found.chunk(2)
+        return places, first, second, share
+
+    def _labels(self, index: Tensor) -> Tensor:
+        """Of the images of an index ``[n]``, on the device where batches are made."""
         labels = self.split.labels.index_select(0, index.to(self.split.labels.device))
-        return (images, labels) if self.device is None else (images.to(self.device), labels.to(self.device))
+        return labels if self.device is None else labels.to(self.device)
 
     def _part(self, count: int) -> tuple[int, int]:
         """Where this rank's part of a batch of ``count`` begins and ends."""

@@ -5,6 +5,7 @@ torch would split over threads for one sample and not for fifty, and no fused mu
 round differently.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -150,16 +151,22 @@ def resize_split(split: Split, size: int, *, chunk: int = 1024) -> Split:
 
 def channel_statistics(split: Split, *, chunk: int = 4096) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation of every channel over all images, pixels in [0, 1]; exact, from integer counts."""
-    channels = split.images.shape[1]
+    return statistics_of(torch.split(split.images, chunk))
+
+
+def statistics_of(parts: Iterable[Tensor]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The same of images ``[n, C, H, W]`` that come part by part."""
+    counts = sum(levels_of(part) for part in parts)  # [C, 256]
+    assert isinstance(counts, Tensor)
     levels = torch.arange(256, dtype=torch.float64) / 255
-    counts = torch.zeros(channels, 256, dtype=torch.int64)
-    for start in range(0, len(split), chunk):
-        part = split.images[start : start + chunk]
-        for channel in range(channels):
-            counts[channel] += torch.bincount(part[:, channel].flatten(), minlength=256).cpu()
     share = counts.double() / counts.sum(1, keepdim=True).clamp(min=1)  # [C, 256]
     mean = share @ levels  # [C]
     deviation = (share @ levels.square() - mean.square()).clamp(min=0).sqrt()
     # A channel that never changes is all zeros after its mean is taken off; any divisor will do.
     deviation[deviation < CONSTANT] = 1.0
     return tuple(mean.tolist()), tuple(deviation.tolist())
+
+
+def levels_of(images: Tensor) -> Tensor:
+    """How often each channel of images ``[n, C, H, W]`` uint8 has each level: ``[C, 256]``."""
+    return torch.stack([torch.bincount(channel.flatten(), minlength=256).cpu() for channel in images.unbind(1)])

@@ -9,10 +9,11 @@ from torch.nn.functional import one_hot
 from torchcaps.functional.checks import has_values
 
 
-def spread_loss(activation: Tensor, label: Tensor, margin: float) -> Tensor:
+def spread_loss(activation: Tensor, label: Tensor, margin: float, *, sample_weight: Tensor | None = None) -> Tensor:
     """Hinton et al. 2018: sum over the wrong classes of max(0, margin - (a_target - a_i))^2, mean over the batch.
 
-    Shapes: activation ``[B, classes]``, label ``[B]`` -> ``[]``.
+    ``sample_weight`` are factors on the loss of each sample. Shapes: activation ``[B, classes]``, label ``[B]``,
+    sample_weight ``[B]`` -> ``[]``.
 
     >>> spread_loss(torch.tensor([[0.9, 0.1, 0.0]]), torch.tensor([0]), margin=0.9)
     tensor(0.0100)
@@ -22,28 +23,36 @@ def spread_loss(activation: Tensor, label: Tensor, margin: float) -> Tensor:
     target = activation.gather(1, label.unsqueeze(1))  # [B, 1]
     violation = (margin - (target - activation)).clamp(min=0).square()  # [B, classes]
     # zero, and free of gradient, at the target itself
-    return violation.scatter(1, label.unsqueeze(1), 0.0).sum(1).mean()
+    return weighted_mean(violation.scatter(1, label.unsqueeze(1), 0.0).sum(1), sample_weight)
 
 
 def margin_loss(
-    activation: Tensor, label: Tensor, *, positive: float = 0.9, negative: float = 0.1, down_weight: float = 0.5
+    activation: Tensor,
+    label: Tensor,
+    *,
+    positive: float = 0.9,
+    negative: float = 0.1,
+    down_weight: float = 0.5,
+    sample_weight: Tensor | None = None,
 ) -> Tensor:
     """Sabour et al. 2017: the target should be above ``positive``, every other class below ``negative``.
 
-    Shapes: activation ``[B, classes]``, label ``[B]`` -> ``[]``.
+    ``sample_weight`` are factors on the loss of each sample. Shapes: activation ``[B, classes]``, label ``[B]``,
+    sample_weight ``[B]`` -> ``[]``.
     """
     check_activation(activation)
     check_labels(label, activation)
     target = one_hot(label, activation.shape[1]).to(activation)  # [B, classes]
     present = (positive - activation).clamp(min=0).square()
     absent = (activation - negative).clamp(min=0).square()
-    return (target * present + down_weight * (1 - target) * absent).sum(1).mean()
+    return weighted_mean((target * present + down_weight * (1 - target) * absent).sum(1), sample_weight)
 
 
-def activation_cross_entropy(activation: Tensor, label: Tensor) -> Tensor:
+def activation_cross_entropy(activation: Tensor, label: Tensor, *, sample_weight: Tensor | None = None) -> Tensor:
     """-log(a_target / sum_j a_j), mean over the batch; finite, with its gradient, where activations underflow to 0.
 
-    Shapes: activation ``[B, classes]``, none below 0, label ``[B]`` -> ``[]``.
+    ``sample_weight`` are factors on the loss of each sample. Shapes: activation ``[B, classes]``, none below 0, label
+    ``[B]``, sample_weight ``[B]`` -> ``[]``.
 
     >>> activation_cross_entropy(torch.tensor([[0.6, 0.1, 0.1]]), torch.tensor([0]))
     tensor(0.2877)
@@ -56,7 +65,7 @@ def activation_cross_entropy(activation: Tensor, label: Tensor) -> Tensor:
         torch.promote_types(activation.dtype, torch.float32)
     )  # half precision has no such number
     shifted = activation + math.sqrt(torch.finfo(activation.dtype).tiny)  # [B, classes]
-    return (shifted.sum(1).log() - shifted.gather(1, label.unsqueeze(1)).squeeze(1).log()).mean()
+    return weighted_mean(shifted.sum(1).log() - shifted.gather(1, label.unsqueeze(1)).squeeze(1).log(), sample_weight)
 
 
 def reconstruction_loss(image: Tensor, target: Tensor, *, weight: float = 0.0005) -> Tensor:
@@ -79,6 +88,18 @@ def spread_margin(step: int, *, steps_per_epoch: int, epochs: float, start: floa
     """
     rise = min(5.0, 0.3 * epochs) * steps_per_epoch  # steps
     return end if step >= rise else start + (end - start) * step / rise
+
+
+def weighted_mean(losses: Tensor, weight: Tensor | None) -> Tensor:
+    """The mean over the samples of their losses ``[B]``, each times its weight ``[B]`` where there are weights.
+
+    Not divided by the sum of the batch's weights, which would make a sample count more beside light ones.
+    """
+    if weight is None:
+        return losses.mean()
+    if weight.shape != losses.shape:
+        raise ValueError(f"sample_weight has shape {list(weight.shape)}, expected {list(losses.shape)}")
+    return (losses * weight).mean()
 
 
 def check_labels(label: Tensor, classes: Tensor) -> None:

@@ -79,7 +79,7 @@ def in_words(hint: Any) -> str:
     if origin is Literal:
         return " or ".join(map(str, arguments))
     if origin is tuple:
-        return "whole numbers, as in (2, 3)"
+        return "whole numbers, as in (2, 3)" if arguments[0] is int else "numbers, as in (1.0, 2.5)"
     if origin is dict:
         return "names with their values"
     return "none" if hint is NoneType else WORDS.get(hint, str(hint))

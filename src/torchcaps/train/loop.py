@@ -4,21 +4,23 @@ import errno
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import torch
 from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.loggers import TensorBoardLogger
+from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.loggers import Logger, TensorBoardLogger
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.utilities import rank_zero_only
 from rich.console import Console
 
-from torchcaps.classifier import Classifier, evaluate
+from torchcaps.classifier import Classifier, Evaluation, evaluate
 from torchcaps.data import BatchLoader, DataError, Split
+from torchcaps.data.stream import Stream
 from torchcaps.errors import OptionError
 from torchcaps.functional.registry import routing_method
 from torchcaps.models.files import mismatch
@@ -26,10 +28,12 @@ from torchcaps.runs.folder import BEST, LAST, RunFolderError
 from torchcaps.train.averaging import MeanOfWeights
 from torchcaps.train.batch_norm import shared_batch_norm
 from torchcaps.train.checkpoints import Checkpoints, WholeFiles, read_checkpoint
+from torchcaps.train.class_weights import class_weights
 from torchcaps.train.metrics import Metrics
 from torchcaps.train.module import TrainingModule
 from torchcaps.train.progress import ProgressLine
 from torchcaps.train.recipe import Recipe
+from torchcaps.train.stopping import Patience
 
 CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EACCES, errno.EPERM, errno.EROFS)
 
@@ -76,24 +80,29 @@ def rank() -> int:
 def follow(
     recipe: Recipe,
     classifier: Classifier,
-    train: Split,
-    validation: Split | None,
+    train: Split | Stream,
+    validation: Split | Stream | None,
     folder: Path,
     *,
     resources: Resources,
     console: Console,
     resume: bool = False,
+    callbacks: Sequence[Callback] = (),
+    loggers: Sequence[Logger] = (),
+    advice: str | None = None,
 ) -> Metrics:
     """Train a classifier as a recipe says; with ``resume`` continue from the folder's last checkpoint.
 
     In the end the classifier has the recipe's choice of weights: the last, their mean over the last epochs, or those
-    best on validation.
+    best on validation. ``callbacks`` and ``loggers`` are Lightning's, beside ours. ``advice`` is what to do where the
+    folder can no longer be written; default: to resume.
     """
     pipeline = classifier.pipeline
     settings = recipe.optimisation
     make_loader = partial(BatchLoader, seed=settings.seed, rank=rank(), world_size=resources.processes)
     training = make_loader(train, pipeline, batch_size=settings.batch_size, train=True, mixup=recipe.images.mixup)
-    module = TrainingModule(classifier.network, recipe, len(training))
+    weights = class_weights(settings.class_weights, train.labels, classifier.classes)
+    module = TrainingModule(classifier.network, recipe, len(training), weights)
     checkpoint = folder / LAST if resume else None
     step = 0 if checkpoint is None else check_checkpoint(checkpoint, module, training)
     validate = None
@@ -101,13 +110,16 @@ def follow(
         # each process takes its part; all of it where there is not an image for each
         parts = resources.processes if resources.processes <= len(validation) else 1
         part = validation.take(torch.arange(rank() % parts, len(validation), parts))
-        validate = partial(evaluate, [classifier], classifier.prepare(part))
+        prepared = classifier.prepare(part) if isinstance(part, Split) else part
+        validate = partial(evaluate_any, classifier, prepared)
     metrics = Metrics(folder, training_error=not recipe.images.mixup, validate=validate)
-    callbacks: list[Callback] = [metrics]
-    if settings.average_epochs:  # before checkpoints, which hold what it has added up
+    ours: list[Callback] = [metrics]  # and all that has a state comes before the checkpoints, which hold it
+    if settings.average_epochs:
         fresh = make_loader(training.split, pipeline, batch_size=settings.batch_size, train=True)
-        callbacks.append(MeanOfWeights(settings.average_epochs, fresh))
-    callbacks += [Checkpoints(folder, settings.checkpoint_every, metrics), ProgressLine(metrics, console)]
+        ours.append(MeanOfWeights(settings.average_epochs, fresh))
+    if settings.patience:
+        ours.append(Patience(settings.patience, metrics, console))
+    ours += [*callbacks, Checkpoints(folder, settings.checkpoint_every, metrics), ProgressLine(metrics, console)]
     norms = shared_batch_norm(classifier.network) if resources.processes > 1 else nullcontext()
     with quiet_lightning(), norms:
         trainer = Trainer(
@@ -116,22 +128,39 @@ def follow(
             devices=resources.devices,
             num_nodes=resources.nodes,
             strategy=_strategy(recipe, resources),
-            logger=TensorBoardLogger(folder, name="", version="tensorboard", purge_step=step + 1),
-            callbacks=callbacks,
+            gradient_clip_val=settings.clip_gradients or None,
+            logger=[TensorBoardLogger(folder, name="", version="tensorboard", purge_step=step + 1), *loggers],
+            callbacks=ours,
             plugins=[WholeFiles()],
-            enable_checkpointing=False,
+            enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in callbacks),  # ours is no such
             enable_progress_bar=False,
             enable_model_summary=False,
             num_sanity_val_steps=0,
             use_distributed_sampler=False,
         )
-        with our_errors(folder):
+        for logger in loggers:
+            logger.log_hyperparams(recipe.as_json())
+        with our_errors(folder, advice):
             trainer.fit(module, training, ckpt_path=checkpoint, weights_only=True)
-    if settings.weights == "best" and (folder / BEST).is_file():
-        best = read_checkpoint(folder / BEST)["state_dict"]
-        module.load_state_dict(best)
-    classifier.to("cpu").eval()
+    keep_chosen(recipe, classifier, folder)
     return metrics
+
+
+def evaluate_any(classifier: Classifier, images: Split | Stream) -> Evaluation:
+    """Evaluate a classifier on images in memory, or on a stream of them, part by part."""
+    if isinstance(images, Split):
+        return evaluate([classifier], images)
+    found = [evaluate([classifier], part) for part in images.parts()]
+    label, activation = (torch.cat([getattr(part, name) for part in found]) for name in ("label", "activation"))
+    return replace(found[0], label=label, activation=activation)
+
+
+def keep_chosen(recipe: Recipe, classifier: Classifier, folder: Path) -> None:
+    """Give a classifier the recipe's choice of the weights that its run has left, and make it ready to use."""
+    if recipe.optimisation.weights == "best" and (folder / BEST).is_file():
+        best = read_checkpoint(folder / BEST)["state_dict"]
+        classifier.network.load_state_dict({name.removeprefix("network."): value for name, value in best.items()})
+    classifier.to("cpu").eval()
 
 
 def _strategy(recipe: Recipe, resources: Resources) -> DDPStrategy | str:
@@ -158,7 +187,7 @@ def check_checkpoint(path: Path, module: TrainingModule, training: BatchLoader) 
 
 
 @contextmanager
-def our_errors(folder: Path) -> Iterator[None]:
+def our_errors(folder: Path, advice: str | None = None) -> Iterator[None]:
     """A disk that is full or may not be written, and Ctrl-C, which Lightning makes an exit."""
     try:
         yield
@@ -169,9 +198,8 @@ def our_errors(folder: Path) -> Iterator[None]:
         what = f"{cause.filename or folder} cannot be written: {cause.strerror}"
         if isinstance(error, DataError):
             what, _, _ = str(error).partition(";")
-        raise RunFolderError(
-            f"{what}; earlier files are intact: fix this, then run torchcaps train --resume {folder}"
-        ) from error
+        resume = f"earlier files are intact: fix this, then run torchcaps train --resume {folder}"
+        raise RunFolderError(f"{what}; {advice or resume}") from error
     except SystemExit as error:
         if isinstance(error.__context__, KeyboardInterrupt):
             raise KeyboardInterrupt from None

@@ -83,8 +83,10 @@ class Metrics(Callback):
             self.validation_error = total["wrong"] / total["images"]
         self._write_row(trainer, pl_module, self.validation_error)
         self._epoch_is_over = True
-        if trainer.logger is not None:
-            trainer.logger.save()  # on the disk, whatever happens next
+        if self.validation_error is not None:  # for callbacks that monitor it, as Lightning's own do
+            pl_module.log("validation_error", self.validation_error, logger=False)
+        for logger in trainer.loggers:
+            logger.save()  # on the disk, whatever happens next
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self.seconds, self._clock = self._elapsed(), time.perf_counter()
@@ -130,9 +132,9 @@ class Metrics(Callback):
         self._since_row, self._row_seconds = dict.fromkeys(SUMS, 0.0), 0.0
         if trainer.is_global_zero:
             append(self.path, row)
-        if trainer.logger is not None:
-            known = {name: value for name, value in row.items() if value is not None and name != "step"}
-            trainer.logger.log_metrics(known, trainer.global_step)
+        known = {name: value for name, value in row.items() if value is not None and name != "step"}
+        for logger in trainer.loggers:
+            logger.log_metrics(known, trainer.global_step)
 
 
 def over_processes(trainer: Trainer, sums: dict[str, float]) -> dict[str, float]:

@@ -14,6 +14,7 @@ from torchcaps.functional.losses import (
     reconstruction_loss,
     spread_loss,
     spread_margin,
+    weighted_mean,
 )
 from torchcaps.models.network import Network
 from torchcaps.nn.routed import RoutedLayer
@@ -42,9 +43,15 @@ class TrainingModule(LightningModule):
     Everything that changes over a run is a function of the step, so that a resumed run is the same run.
     """
 
-    def __init__(self, network: Network, recipe: Recipe, steps_per_epoch: int) -> None:
+    class_weights: Tensor | None
+
+    def __init__(
+        self, network: Network, recipe: Recipe, steps_per_epoch: int, class_weights: Tensor | None = None
+    ) -> None:
+        """``class_weights [classes]`` are factors on the loss of each image, by its class."""
         super().__init__()
         self.network, self.recipe, self.steps_per_epoch = network, recipe, steps_per_epoch
+        self.register_buffer("class_weights", class_weights, persistent=False)  # the recipe and the data have them
 
     @property
     def margin(self) -> float:
@@ -93,13 +100,14 @@ class TrainingModule(LightningModule):
 
     def output_loss(self, output: Classified | Scores, label: Tensor) -> Tensor:
         """The recipe's loss on the class activations, at this step."""
+        weight = None if self.class_weights is None else self.class_weights[label]  # [B]
         if self.recipe.optimisation.loss == "spread":
-            return spread_loss(output.activation, label, self.margin)
+            return spread_loss(output.activation, label, self.margin, sample_weight=weight)
         if self.recipe.optimisation.loss == "margin":
-            return margin_loss(output.activation, label)
+            return margin_loss(output.activation, label, sample_weight=weight)
         if isinstance(output, Scores):
-            return cross_entropy(output.logits, label)
-        return activation_cross_entropy(output.activation, label)
+            return weighted_mean(cross_entropy(output.logits, label, reduction="none"), weight)  # [B] to []
+        return activation_cross_entropy(output.activation, label, sample_weight=weight)
 
     def configure_optimizers(self) -> Any:
         settings = self.recipe.optimisation

@@ -1,6 +1,7 @@
 """All that decides how a run goes and what comes out of it, in the parts that use it."""
 
 import json
+import math
 from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,6 +22,7 @@ Camera = Literal["left", "right", "both", "each"]
 Loss = Literal["spread", "margin", "cross-entropy"]
 Schedule = Literal["constant", "one-cycle"]
 Weights = Literal["last", "best"]
+ClassWeights = Literal["none", "balanced"] | tuple[float, ...]
 OTHER_NAMES = {"learning_rate": ["rate"], "lr": ["rate"], "max_epochs": ["epochs"]}  # what other libraries call a field
 WINDOWS = ("fields", "strides", "paddings")  # one number for each capsule layer but the last
 MOST_CHANNELS = 4096
@@ -183,6 +185,12 @@ class Optimisation:
     """Decoupled weight decay (AdamW)."""
     weights: Weights = "last"
     """Which weights are kept in the end: the last, or those with the lowest validation error."""
+    patience: int = 0
+    """Stop after this many epochs without a lower validation error; 0: off."""
+    class_weights: ClassWeights = "none"
+    """Of the images in the loss, by class: balanced (rare classes count more), or a number per class in their order."""
+    clip_gradients: float = 0.0
+    """Scale gradients whose norm is larger down to this norm; 0: off."""
     average_epochs: int = 0
     """Keep the mean of the weights over this many last epochs instead of the final weights; 0: off."""
     seed: int = 0
@@ -193,8 +201,16 @@ class Optimisation:
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
         positive = ("epochs", "batch_size", "rate", "routing_rate", "checkpoint_every")
-        not_negative = ("reconstruction", "weight_decay", "seed")
+        not_negative = ("reconstruction", "weight_decay", "patience", "clip_gradients", "seed")
         check_types(self, positive=positive, not_negative=not_negative, most=MOST)
+        given = self.class_weights if isinstance(self.class_weights, tuple) else (1.0,)
+        if not given or not all(0 < weight < math.inf for weight in given):
+            raise RecipeError(f"class_weights is {self.class_weights}, expected a number above 0 per class")
+        if self.patience and self.average_epochs:
+            raise RecipeError(
+                f"patience is {self.patience} and average_epochs is {self.average_epochs}: a run that stops early has "
+                "no mean over its last epochs; set one of them to 0"
+            )
         if not 0 <= self.warm_up < 1:
             raise RecipeError(f"warm_up is {self.warm_up}, expected a share of the run: at least 0, below 1")
         if not 0 <= self.average_epochs <= self.epochs:
@@ -229,6 +245,8 @@ class Recipe:
             )
         if self.optimisation.weights == "best" and self.data.validation == "none":
             raise RecipeError("weights='best' needs validation data to choose by: leave validation='none' out")
+        if self.optimisation.patience and self.data.validation == "none":
+            raise RecipeError("patience needs validation data to watch: leave validation='none' out")
 
     @classmethod
     def of(cls, **changes: Any) -> Self:
@@ -300,7 +318,7 @@ def flatten(values: dict[str, Any]) -> dict[str, Any]:
 def recipe_from_json(values: dict[str, Any]) -> Recipe:
     """What `Recipe.as_json` wrote."""
     found = flatten(values)
-    for name in WINDOWS:
+    for name in (*WINDOWS, "class_weights"):
         if isinstance(found.get(name), list):
             found[name] = tuple(found[name])
     if isinstance(found.get("root"), str):

@@ -1,13 +1,12 @@
 """Runs by name: each data set with each method, as we found it to work, as the paper has it, shorter, and quick."""
 
 import math
-import warnings
-from contextlib import suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from torchcaps.data.folder_layout import scan
+from torchcaps.data.own import typical_side
 from torchcaps.data.specs import SPECS, spec_of
 from torchcaps.errors import OptionError
 from torchcaps.train.recipe import Recipe
@@ -134,36 +133,28 @@ def recipe(name: str = DEFAULT, **changes: Any) -> Recipe:
     return vary(with_method(paper_recipe(data), method)).with_fields(**{"name": name, **changes})
 
 
-def for_own_images() -> Recipe:
-    """Where recipes for a user's images start."""
-    return quick(Recipe()).with_fields(resize=None)
+def for_own_images(side: int) -> Recipe:
+    """Where recipes for a user's images start: the network that fits their shorter side."""
+    size = 64 if side >= 64 else 32
+    model = f"hybrid{size}"
+    start = quick(Recipe()).with_fields(resize=None)
+    return start.with_fields(size=size, model=model, transform_std=STDS[model], rate=RATES[model])
 
 
 STEPS_FOR_A_FOLDER = 1500
 
 
-def folder_recipe(path: str | Path) -> Recipe:
-    """A recipe for a user's own images: the network that fits their size, and as many epochs as they are few."""
-    from torchcaps.data.decode import import_pillow
+def folder_recipe(path: str | Path, *, side: int | None = None) -> Recipe:
+    """A recipe for a user's own images: the network that fits their size, and as many epochs as they are few.
 
+    ``side`` is their shorter side; default: that of most of them.
+    """
     layout = scan(Path(path).expanduser())
-    sides = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for file in layout.files[:: max(1, len(layout.files) // 50)]:
-            with suppress(Exception), import_pillow().open(file) as image:  # the header; loading says what is wrong
-                sides.append(min(image.size))
-    large = bool(sides) and sorted(sides)[len(sides) // 2] >= 64
-    model = "hybrid64" if large else "hybrid32"
     training = max(1, int(0.7 * len(layout.files)))  # without test and validation images, about
     batch_size = min(25, max(2, training // 8))
-    return for_own_images().with_fields(
+    return for_own_images(typical_side(layout.files) if side is None else side).with_fields(
         name=Path(path).resolve().name,
         data=str(path),
-        size=64 if large else 32,
-        model=model,
-        transform_std=STDS[model],
-        rate=RATES[model],
         batch_size=batch_size,
         epochs=max(2, min(60, math.ceil(STEPS_FOR_A_FOLDER * batch_size / training))),
         weights="best",

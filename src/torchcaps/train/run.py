@@ -1,6 +1,7 @@
 """A whole run: data, network, loop, test error, weights."""
 
 import platform
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,9 +22,13 @@ from torchcaps.runs import folder as run_folder
 from torchcaps.runs.machine import cpu_name, usable_cores
 from torchcaps.runs.metrics import read_rows
 from torchcaps.train.assemble import load_data, make_classifier, make_pipeline
+from torchcaps.train.class_weights import class_weights
 from torchcaps.train.recipe import Recipe
 
 if TYPE_CHECKING:
+    from lightning.pytorch import Callback
+    from lightning.pytorch.loggers import Logger
+
     from torchcaps.train.loop import Resources
     from torchcaps.train.metrics import Metrics
 
@@ -47,11 +52,13 @@ def train(
     resources: "Resources | None" = None,
     console: Console | None = None,
     test: bool = True,
+    callbacks: Sequence["Callback"] = (),
+    loggers: Sequence["Logger"] = (),
 ) -> Finished | None:
     """Follow a recipe to its end, in a new run folder; or with ``resume`` continue in the folder of an interrupted run.
 
     Of several processes the first one returns what the run leaves, the others nothing. Without ``test`` the test split
-    is left alone: there is no test error.
+    is left alone: there is no test error. ``callbacks`` and ``loggers`` are Lightning's, beside ours.
     """
     require_lightning()
     from torchcaps.train.loop import Resources, is_first_process
@@ -66,9 +73,11 @@ def train(
     torch.manual_seed(recipe.optimisation.seed)
     classifier = make_classifier(recipe, splits, make_pipeline(recipe, splits))
     check_batches(len(splits.train), recipe.optimisation.batch_size, resources.processes)  # before there is a folder
+    class_weights(recipe.optimisation.class_weights, splits.train.labels, splits.classes)  # too
     folder = resume or (run_folder.create(recipe.name, output) if first else Path())
     with run_folder.locked(folder) if first else nullcontext():
-        return _train_in(folder, recipe, splits, classifier, resources, console, resume is not None, test)
+        lightning = {"callbacks": callbacks, "loggers": loggers}
+        return _train_in(folder, recipe, splits, classifier, resources, console, resume is not None, test, lightning)
 
 
 def _train_in(
@@ -80,6 +89,7 @@ def _train_in(
     console: Console,
     resume: bool,
     test: bool,
+    lightning: dict[str, Any],
 ) -> Finished | None:
     from torchcaps.train.loop import follow, is_first_process
 
@@ -101,6 +111,7 @@ def _train_in(
         resources=resources,
         console=console,
         resume=resume and has_checkpoint,
+        **lightning,
     )
     if not first:
         return None
