@@ -33,7 +33,7 @@ LAST = RUN / "checkpoints/last.ckpt"
 STEPS, EPOCHS = 12, 3
 HEADER = (
     "step,epoch,seconds,images_per_second,rate,margin,loss,output_loss,reconstruction_loss,"
-    "training_error,validation_error"
+    "training_error,validation_error,validation_loss"
 )
 
 
@@ -79,7 +79,7 @@ def test_steps_are_those_of_plain_pytorch(recipe: Recipe) -> None:
         torch.testing.assert_close(value, network.state_dict()[name], rtol=0, atol=1e-7, msg=name)
 
     rows = read_rows(finished.folder / "metrics.csv")
-    spans = [(0, 4), (4, 8), (8, 10), (10, 12)]
+    spans = [(0, 4), (4, 8), (8, 10), (8, 12)]  # the row of an epoch's end is of the whole epoch
     for row, (first, last) in zip(rows, spans, strict=True):
         output_loss, rebuilt_loss, error = torch.tensor(seen[first:last]).mean(0).tolist()
         assert row["output_loss"] == pytest.approx(output_loss, rel=1e-4)
@@ -93,7 +93,8 @@ def test_rows(whole: Path) -> None:
     rows = read_rows(whole / "metrics.csv")
     assert [row["step"] for row in rows] == [4, 8, 10, 12]
     assert [row["epoch"] for row in rows] == [1, 2, 2.5, 3]
-    assert [row["validation_error"] is None for row in rows] == [False, False, True, False]
+    for name in ("validation_error", "validation_loss"):
+        assert [row[name] is None for row in rows] == [False, False, True, False]
     for row in rows:
         assert row["margin"] == pytest.approx(margin_at(int(row["step"] or 0)), rel=1e-5)
         assert row["rate"] == pytest.approx(rate_at(int(row["step"] or 0)), rel=1e-5, abs=1e-12)
@@ -316,8 +317,8 @@ def test_bar_on_a_terminal(recipe: Recipe) -> None:
     screen = io.StringIO()
     train(recipe, console=Console(file=screen, force_terminal=True, width=200, color_system=None), output=RUN)
     *_, bar = [line for line in re.split(r"[\r\n]", screen.getvalue()) if "━" in line]
-    *_, first, last = read_rows(RUN / "metrics.csv")  # steps 9 and 10, steps 11 and 12: the third epoch
-    loss, wrong = (((first[name] or 0) + (last[name] or 0)) / 2 for name in ("loss", "training_error"))
+    last = read_rows(RUN / "metrics.csv")[-1]  # the third epoch
+    loss, wrong = (last[name] or 0 for name in ("loss", "training_error"))
     assert "epoch 3/3" in bar
     assert "12/12" in bar
     assert f"loss {loss:.3f}, training error {100 * wrong:.1f} %" in bar
