@@ -18,7 +18,7 @@ from torchcaps.data.decode import decode
 from torchcaps.data.types import DataError
 from torchcaps.data.writing import whole_file
 
-VERSION = 1  # of the decoding: raise it when the same file would give other pixels
+VERSION = 2  # of the decoding: raise it when the same file would give other pixels
 
 
 @dataclass(frozen=True)
