@@ -1,4 +1,4 @@
-"""How much of their input the reconstructions of the shipped networks show: ``python -m experiments.tools.likeness``."""
+"""How much of their input the reconstructions of the shipped networks show."""
 
 from pathlib import Path
 
@@ -17,8 +17,8 @@ from torchcaps.train.assemble import spread_indices
 def of_network(name: str, root: Path | None) -> str:
     """A line for the network that was trained on a set."""
     classifier = load(name)
-    camera = "both" if classifier.network.in_channels == 2 else "left"
-    test = data.load(name, root=root, camera=camera).test
+    is_stereo = classifier.network.in_channels == 2
+    test = data.load(name, root=root, camera="both" if is_stereo else "left").test
     test = test.take(spread_indices(test.labels, IMAGES))
     subject = Subject(classifier, test, evaluate([classifier], test))
     found = likeness(subject) if subject.has_decoder else None

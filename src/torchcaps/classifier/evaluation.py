@@ -1,5 +1,6 @@
 """How often one classifier, or several together, are wrong."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -32,6 +33,14 @@ class Evaluation:
     def error(self) -> float:
         """The share of images whose class was not found, 0 to 1."""
         return self.wrong / len(self.label)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The error's 95 % interval: that of Wilson, which also holds for few images and near 0 and 1."""
+        n, z = len(self.label), 1.959963984540054
+        centre = (self.wrong + z * z / 2) / (n + z * z)
+        half = z / (n + z * z) * math.sqrt(self.wrong * (n - self.wrong) / n + z * z / 4)
+        return max(0.0, centre - half), min(1.0, centre + half)
 
     @property
     def confusion(self) -> Tensor:

@@ -45,7 +45,7 @@ def decode(path: Path, size: int, channels: int) -> Tensor | str:
     try:
         if path.stat().st_size == 0:
             return "the file is empty"
-        # From a file that is open Pillow maps no memory: there it mixes up the sides of a TIFF that lies on one of them.
+        # From an open file Pillow maps no memory: there it mixes up the sides of a TIFF that lies on one of them.
         with path.open("rb") as file, image_module.open(file, formats=FORMATS) as image:
             width, height = image.size
             if width * height > MAX_PIXELS:

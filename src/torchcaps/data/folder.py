@@ -30,9 +30,10 @@ def load_folder(
     """Load a folder of PNG, JPEG, WebP, BMP, TIFF and GIF images, squares of ``size``: `read_image` says how.
 
     ``channels="auto"`` is 1 where every image is grey, else 3. Files of other names are left out, and the set's note
-    says so. Images that cannot be used are an error that names them all, or with ``skip_bad`` are left out. Decoded images are kept in ``cache`` (default: the user's cache folder)
-    until a file changes. A folder without ``test/`` gives ``test_fraction`` of each class to the test split, always the
-    same for one seed; `make_splits` does so for the validation split where there is no ``val/``.
+    says so. Images that cannot be used are an error that names them all, or with ``skip_bad`` are left out. Decoded
+    images are kept in ``cache`` (default: the user's cache folder) until a file changes. A folder without ``test/``
+    gives ``test_fraction`` of each class to the test split, always the same for one seed; `make_splits` does so for
+    the validation split where there is no ``val/``.
     """
     if size < 1:
         raise ValueError(f"size is {size}, expected at least 1")

@@ -28,7 +28,7 @@ class Likeness(NamedTuple):
     def words(self) -> str:
         """What that says about the reconstructions."""
         if self.of_all >= NOTHING_FROM:
-            says = "The reconstructions show next to nothing of their input but its brightness"
+            says = "The reconstructions show next to nothing of their input beyond its brightness"
         elif self.of_class >= NOTHING_FROM:
             says = "The reconstructions show the class, not the individual image"
         else:
@@ -47,11 +47,11 @@ def likeness(subject: Subject) -> Likeness | None:
     index = torch.cat([of_one for of_one in drawn if len(of_one) > 1] or [torch.empty(0, dtype=torch.int64)])  # [n]
     if not len(index):
         return None
-    found = [_images(subject, part) for part in index.split(BATCH)]
+    found = [_images(subject, index[start : start + BATCH]) for start in range(0, len(index), BATCH)]
     target, again = (torch.cat(parts) for parts in zip(*found, strict=True))  # [n, C, 32, 32] each
     label = evaluation.label[index]  # [n]
     error = squared_error(target, again)
-    of_class_mean = torch.cat([squared_error_of_mean(target[label == one]) for one in label.unique()])  # [n]
+    of_class_mean = torch.cat([squared_error_of_mean(target[label == one]) for one in labels if one in label])  # [n]
     of_mean = squared_error_of_mean(target)  # [n]
     if not of_class_mean.sum() > 0 or not error.isfinite().all():  # images that are all the same
         return None

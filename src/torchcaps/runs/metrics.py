@@ -78,7 +78,7 @@ def with_epoch_means(rows: list[Row]) -> list[Row]:
             times = [(steps, 1 / speed if speed else None) for steps, speed in speeds]
             time = _mean(times)
             means = {name: _mean([(steps, one[name]) for steps, one in of_epoch]) for name in MEANS}
-            row, of_epoch = {**row, **means, "images_per_second": 1 / time if time else None}, []  # noqa: PLW2901
+            row, of_epoch = {**row, **means, "images_per_second": 1 / time if time else None}, []
         found.append(row)
     return found
 

@@ -21,8 +21,8 @@ SUMS = ("images", "wrong", "output_loss", "reconstruction_loss")
 class Metrics(Callback):
     """Gathers what the steps count into rows and writes them.
 
-    A row every few steps holds the means since the row before, that of an epoch's end the means over the epoch. What was
-    counted belongs to the checkpoint: a resumed run writes the rows of one that was not interrupted, but for the times.
+    A row every few steps holds the means since the row before, that of an epoch's end the means over the epoch. What
+    was counted belongs to the checkpoint: a resumed run writes the rows of one that was not interrupted, but for times.
     """
 
     def __init__(
