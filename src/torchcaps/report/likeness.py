@@ -44,24 +44,30 @@ def likeness(subject: Subject) -> Likeness | None:
     evaluation = subject.evaluation
     labels = shown_classes(evaluation, CLASSES)
     drawn = [of_class(evaluation, label, max(2, IMAGES // len(labels))) for label in labels]
-    index = torch.cat([of_one for of_one in drawn if len(of_one) > 1] or [torch.empty(0, dtype=torch.int64)])  # [n]
-    if not len(index):
+    several = [of_one for of_one in drawn if len(of_one) > 1]
+    if not several:
         return None
+    index = torch.cat(several)  # [n]
     found = [_images(subject, index[start : start + BATCH]) for start in range(0, len(index), BATCH)]
-    target, again = (torch.cat(parts) for parts in zip(*found, strict=True))  # [n, C, 32, 32] each
-    label = evaluation.label[index]  # [n]
-    error = squared_error(target, again)
-    of_class_mean = torch.cat([squared_error_of_mean(target[label == one]) for one in labels if one in label])  # [n]
-    of_mean = squared_error_of_mean(target)  # [n]
-    if not of_class_mean.sum() > 0 or not error.isfinite().all():  # images that are all the same
-        return None
-    return Likeness(float(error.sum() / of_mean.sum()), float(error.sum() / of_class_mean.sum()))
+    images, again = (torch.cat(parts) for parts in zip(*found, strict=True))  # [n, C, 32, 32] each
+    return compare(images, again, evaluation.label[index])
 
 
 def _images(subject: Subject, index: Tensor) -> tuple[Tensor, Tensor]:
-    """Some test images, and what the decoder makes of them, without their brightness."""
+    """Some test images, and what the decoder makes of them."""
     output, target = subject.poses(index)
-    return without_brightness(target), without_brightness(subject.classifier.network.reconstruct(output))
+    return target, subject.classifier.network.reconstruct(output)
+
+
+def compare(images: Tensor, again: Tensor, label: Tensor) -> Likeness | None:
+    """Of images and their reconstructions ``[n, C, H, W]``, of each class at least two; None where all are the same."""
+    images, again = without_brightness(images), without_brightness(again)
+    error = squared_error(images, again).sum()
+    of_mean = squared_error_of_mean(images).sum()
+    of_class_mean = sum(squared_error_of_mean(images[label == one]).sum() for one in set(label.tolist()))
+    if not of_class_mean > 0 or not error.isfinite():
+        return None
+    return Likeness(float(error / of_mean), float(error / of_class_mean))
 
 
 def without_brightness(images: Tensor) -> Tensor:
