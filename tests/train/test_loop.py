@@ -8,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
 from torch.nn.functional import mse_loss
 
 from support import tiny_hybrid
-from torchcaps.classifier import load
+from torchcaps.classifier import evaluate, load
 from torchcaps.cli.train import report_on
 from torchcaps.data import BatchLoader, Pipeline
 from torchcaps.errors import UserError
@@ -104,6 +105,33 @@ def test_rows(whole: Path) -> None:
     assert times[0] > 0
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"loss": "spread"},
+        {"loss": "margin"},
+        {"loss": "cross-entropy"},
+        {"loss": "cross-entropy", "model": "cnn32", "reconstruction": 0.0},
+    ],
+)
+def test_validation_loss_is_the_recipe_s(recipe: Recipe, fields: dict[str, Any]) -> None:
+    """In a row of its own for the weights that the run ends with, from the activations by NumPy."""
+    finished = train(recipe.with_fields(**fields, weights="last", epochs=1), output=RUN)
+    assert finished is not None
+    assert finished.splits.validation is not None
+    found = evaluate([finished.classifier], finished.splits.validation)
+    [row] = read_rows(RUN / "metrics.csv")
+    label = found.label.numpy()
+    activation = found.activation.double().numpy()
+    target, rival = activation[range(len(label)), label], activation[range(len(label)), 1 - label]
+    losses = {
+        "spread": np.maximum(0, 0.9 - (target - rival)) ** 2,  # the margin has risen by then
+        "margin": np.maximum(0, 0.9 - target) ** 2 + 0.5 * np.maximum(0, rival - 0.1) ** 2,
+        "cross-entropy": -np.log(target / (target + rival)),
+    }
+    assert row["validation_loss"] == pytest.approx(losses[fields["loss"]].mean(), rel=1e-5)
+
+
 def test_rows_show_the_rising_margin(recipe: Recipe) -> None:
     with interrupted(11, "power cut"):
         train(recipe.with_fields(epochs=20), output=RUN)
@@ -182,7 +210,7 @@ def test_no_decoder_and_no_spread_loss_leave_columns_empty(recipe: Recipe) -> No
 
 
 @pytest.mark.parametrize(
-    "torn", ["1", "12,3,1", "12,3,1.5,60,0.001,0.9,0.5,0.4,0.1,0.2", "12,3,1.5,60,0,0.9,1,1,1,1,0.2"]
+    "torn", ["1", "12,3,1", "12,3,1.5,60,0.001,0.9,0.5,0.4,0.1,0.2", "12,3,1.5,60,0,0.9,1,1,1,1,0.2,0.3"]
 )
 def test_torn_last_line_is_left_out(whole: Path, tmp_path: Path, torn: str) -> None:
     path = tmp_path / "metrics.csv"
