@@ -8,8 +8,11 @@ from torchcaps.runs.metrics import COLUMNS, Row, append, read_rows, start_file
 from torchcaps.runs.run import Run
 
 # Two epochs of 15 steps as older versions wrote them: the rows of steps 15 and 30 stand for 5 steps each.
-OLD = """step,epoch,seconds,images_per_second,rate,margin,loss,output_loss,reconstruction_loss,training_error,validation_error
-10,0.666666667,1,80,0.001,,0.9,0.9,,0.6,
+HEAD = (
+    "step,epoch,seconds,images_per_second,rate,margin,loss,output_loss,reconstruction_loss,training_error,"
+    "validation_error\n"
+)
+OLD = f"""{HEAD}10,0.666666667,1,80,0.001,,0.9,0.9,,0.6,
 15,1,2,40,0.001,,0.6,0.6,,0.3,0.5
 20,1.33333333,3,80,0.001,,0.5,0.5,,0.2,
 30,2,4,80,0.001,,0.2,0.2,,0.1,0.4

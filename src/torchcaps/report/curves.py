@@ -20,10 +20,10 @@ def losses(run: Run) -> Section:
     if output:
         series = [_series(run, "output_loss", "a")]
         if validation := run.course("validation_loss"):
-            series.append(Series(name="validation", points=validation, style="c"))
+            series.append(Series(name="validation", points=validation, style="b"))
         charts.append(line_chart("Output loss", series, is_share=False))
     if reconstruction:
-        charts.append(line_chart("Reconstruction loss", [_series(run, "reconstruction_loss", "b")], is_share=False))
+        charts.append(line_chart("Reconstruction loss", [_series(run, "reconstruction_loss", "a")], is_share=False))
     if rate := run.course("rate"):
         charts.append(
             line_chart("Learning rate", [Series(name="rate", points=rate, style="c")], is_share=False, linear=True)
