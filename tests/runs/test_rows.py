@@ -56,6 +56,11 @@ def test_a_file_without_a_column_that_it_always_had_has_no_rows(old: Path) -> No
     assert read_rows(old) == []
 
 
+def test_damaged_numbers_in_older_files(old: Path) -> None:
+    old.write_text(OLD + "31,nan,5,nan,1,,inf,1,,1,\n32,inf,5,0,1,,1,1,,1,\n45,3,5,0,1,,nan,1,,1,\n")
+    assert [row["step"] for row in read_rows(old)] == [10, 15, 20, 30, 31, 32, 45]
+
+
 def run_of(*rows: tuple[float, float, float | None]) -> Run:
     """Of steps, epochs and losses."""
     values = [{"step": step, "epoch": epoch} | ({} if loss is None else {"loss": loss}) for step, epoch, loss in rows]

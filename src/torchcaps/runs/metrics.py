@@ -1,5 +1,6 @@
 """The rows of ``metrics.csv``: one every few steps, with the means over these, and one per epoch, with its means."""
 
+import math
 from itertools import pairwise
 from pathlib import Path
 
@@ -63,7 +64,7 @@ def read_rows(path: Path) -> list[Row]:
 
 def is_epoch_end(epoch: float) -> bool:
     """Whether a row with this number of epochs is one of those that hold the means over a whole epoch."""
-    return abs(epoch - round(epoch)) < 1e-6
+    return math.isfinite(epoch) and abs(epoch - round(epoch)) < 1e-6
 
 
 def with_epoch_means(rows: list[Row]) -> list[Row]:
