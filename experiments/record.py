@@ -44,7 +44,7 @@ def run_values(run: Run, places: Places, failed: str | None) -> dict[str, Any]:
     """The JSON of a run."""
     found = read_run(places.folder(run), finished=failed is None)
     card, result = found.card, found.result
-    rows = [[rounded(row.get(name)) for name in CURVES] for row in thin(found.rows, MOST_ROWS)]
+    rows = [[rounded(row.get(name)) for name in CURVES] for row in thin(found.by_steps(), MOST_ROWS)]
     values = {
         "name": run.name,
         "recipe": recipe_values(run.recipe),

@@ -275,6 +275,7 @@ def test_predict_writes_a_row_per_file(saved: Path, photos: Path, tmp_path: Path
 
 def test_images_of_any_size_and_mode(saved: Path, tmp_path: Path, capsys: Output) -> None:
     modes = {"a.png": "RGBA", "b.jpg": "CMYK", "c.bmp": "1", "d.webp": "RGB", "e.png": "P", "f.PNG": "I;16"}
+    modes |= {"g.tif": "I;16", "h.TIFF": "CMYK", "i.gif": "P"}
     for number, (name, mode) in enumerate(modes.items()):
         Image.new(mode, (5 + 40 * number, 33)).save(tmp_path / name)
     call(predict_command, saved, tmp_path, "--json")

@@ -35,6 +35,17 @@ def test_figures_are_numpy_s(classes: int, count: int, seed: int) -> None:
         assert wrong == np.sum((label == index) & (predicted != index))
 
 
+@pytest.mark.parametrize(
+    ("wrong", "images", "low", "high"),
+    [(0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (2, 10, 0.0567, 0.5098), (50, 1000, 0.0381, 0.0653)],
+)
+def test_wilson_s_interval(wrong: int, images: int, low: float, high: float) -> None:
+    """Values of a table."""
+    activation = torch.eye(2)[(torch.arange(images) < wrong).long()]
+    found = Evaluation(classes=("a", "b"), label=torch.zeros(images, dtype=torch.int64), activation=activation)
+    assert found.interval == pytest.approx((low, high), abs=1e-4)
+
+
 def test_one_network(tiny: Tiny, split: Split) -> None:
     classifier = tiny()
     found = evaluate([classifier], split)

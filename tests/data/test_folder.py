@@ -48,7 +48,7 @@ def middle(path: Path, channels: int = 3) -> list[int]:
 # One file.
 
 
-@pytest.mark.parametrize("suffix", ["png", "jpg", "jpeg", "webp", "bmp", "PNG", "JPG"])
+@pytest.mark.parametrize("suffix", ["png", "jpg", "jpeg", "webp", "bmp", "tif", "tiff", "gif", "PNG", "JPG", "TIF"])
 def test_formats(tmp_path: Path, suffix: str) -> None:
     pixels = read_image(put(tmp_path / f"a.{suffix}"), 4, 3)
     assert pixels.shape == (3, 4, 4)
@@ -136,6 +136,50 @@ def test_large_photographs_are_the_same_to_the_eye(tmp_path: Path) -> None:
     assert (jpeg - png).abs().max() <= 3
 
 
+def test_sixteen_bit_tiff(tmp_path: Path) -> None:
+    values = np.array([[0, 100 * 257], [255 * 257, 1000]], dtype=np.uint16).repeat(4, 0).repeat(4, 1)
+    for name, array in {"little": values, "big": values.astype(">u2")}.items():
+        Image.fromarray(array).save(tmp_path / f"{name}.tif")
+        seen = read_image(tmp_path / f"{name}.tif", 8, 1)[0]
+        assert seen[::4, ::4].tolist() == [[0, 100], [255, 4]], name
+
+
+@pytest.mark.parametrize("compression", ["tiff_lzw", "tiff_deflate", "packbits", "jpeg"])
+def test_compressed_tiff(tmp_path: Path, compression: str) -> None:
+    path = put(tmp_path / "a.tif", compression=compression)
+    assert np.abs(np.array(middle(path)) - RED).max() <= 2
+
+
+@pytest.mark.parametrize("suffix", ["tif", "gif", "webp"])
+def test_the_first_of_several_pages(tmp_path: Path, suffix: str) -> None:
+    pages = [Image.new("RGB", (8, 8), color) for color in ("red", "green", "blue")]
+    options = {"lossless": True} if suffix == "webp" else {}
+    pages[0].save(tmp_path / f"a.{suffix}", save_all=True, append_images=pages[1:], **options)
+    with Image.open(tmp_path / f"a.{suffix}") as image:
+        assert image.n_frames == 3
+    assert middle(tmp_path / f"a.{suffix}") == RED
+
+
+def test_an_animated_gif_with_transparency(tmp_path: Path) -> None:
+    pages = [Image.new("P", (8, 8), index) for index in (0, 1)]
+    for page in pages:
+        page.putpalette([255, 0, 0, 0, 0, 255])
+        page.paste(1 - page.getpixel((0, 0)), (0, 0, 4, 8))  # the left half is of the other colour
+    pages[0].save(tmp_path / "a.gif", save_all=True, append_images=pages[1:], transparency=1, disposal=2)
+    seen = read_image(tmp_path / "a.gif", 8, 3)
+    assert seen[:, 4, 1].tolist() == WHITE
+    assert seen[:, 4, 6].tolist() == RED
+
+
+@pytest.mark.parametrize("compression", [None, "tiff_lzw"])
+def test_which_side_of_a_tiff_is_up(tmp_path: Path, compression: str | None) -> None:
+    pixels = np.zeros((32, 48), dtype=np.uint8)
+    pixels[:8, :] = 255  # above, and after a quarter turn clockwise on the right
+    Image.fromarray(pixels).save(tmp_path / "a.tif", tiffinfo={274: 6}, compression=compression)
+    seen = read_image(tmp_path / "a.tif", 4, 1)[0]
+    assert seen[:, 3].min() > 150 > seen[:, 0].max()
+
+
 # Files that cannot be used.
 
 
@@ -157,6 +201,22 @@ def somewhat_huge(path: Path) -> None:
     path.write_bytes(data)
 
 
+def huge_tiff(path: Path) -> None:
+    put(path)
+    data = path.read_bytes()
+    for tag in (256, 257):  # width and height, each a long whose value is in the directory
+        data = data.replace(struct.pack("<HHII", tag, 4, 1, 8), struct.pack("<HHII", tag, 4, 1, 30_000))
+        data = data.replace(struct.pack("<HHIHH", tag, 3, 1, 8, 0), struct.pack("<HHIHH", tag, 3, 1, 30_000, 0))
+    path.write_bytes(data)
+
+
+def huge_gif(path: Path) -> None:
+    put(path)
+    data = bytearray(path.read_bytes())
+    data[6:10] = struct.pack("<HH", 60_000, 60_000)
+    path.write_bytes(data)
+
+
 def cut(path: Path) -> None:
     rng = np.random.default_rng(0)
     Image.fromarray(rng.integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(path)
@@ -170,9 +230,16 @@ def broken_link(path: Path) -> None:
 BAD: dict[str, tuple[Callable[[Path], Any], str]] = {
     "empty.png": (lambda path: path.write_bytes(b""), "the file is empty"),
     "text.jpg": (lambda path: path.write_text("hello"), "does not hold an image"),
-    "notes.txt": (lambda path: path.write_text("hello"), "its name does not end in"),
-    "other.gif": (lambda path: Image.new("L", (4, 4)).save(path), "its name does not end in"),
-    "gif.png": (lambda path: Image.new("L", (4, 4)).save(path, format="GIF"), "does not hold an image"),
+    "ppm.png": (lambda path: Image.new("L", (4, 4)).save(path, format="PPM"), "does not hold an image"),
+    "float.tif": (lambda path: put(path, 0.5, "F"), r"numbers from 0\.5 to 0\.5, expected 8 or 16 bits"),
+    "signed.tif": (lambda path: put(path, -7, "I"), "numbers from -7 to -7"),
+    "huge.tif": (huge_tiff, "more than 100 million"),
+    "huge.gif": (huge_gif, "more than 100 million"),
+    "cut.tif": (cut, "truncated|broken|Truncated"),
+    "cut.gif": (cut, "truncated|broken|Truncated"),
+    "head.gif": (lambda path: path.write_bytes(b"GIF89a"), "broken|does not hold"),
+    "head.tif": (lambda path: path.write_bytes(b"II*\0" + b"\xff" * 4), "broken|does not hold"),
+    "no-page.tif": (lambda path: path.write_bytes(b"II*\0\x08\0\0\0" + bytes(20)), "broken|does not hold"),
     "huge.png": (huge, "more than 100 million"),
     "somewhat.png": (somewhat_huge, "10500x10000 pixels are more than 100 million"),
     "cut.png": (cut, "truncated|broken|Truncated"),
@@ -195,7 +262,7 @@ def test_all_unusable_files_are_named_at_once(tmp_path: Path) -> None:
     for name, (make, _) in BAD.items():
         make(tmp_path / "cat" / name)
     put(tmp_path / "stray.png")
-    (tmp_path / "README.txt").write_text("beside the classes anything that is no image may lie")
+    (tmp_path / "README.txt").write_text("no image, and no error")
     with pytest.raises(DataError) as caught:
         load_folder(tmp_path, size=8)
     for name in BAD:
@@ -208,10 +275,29 @@ def test_all_unusable_files_are_named_at_once(tmp_path: Path) -> None:
     assert f"{len(BAD) + 1} of {len(BAD) + 11} files skipped" in data.note
 
 
+@pytest.mark.parametrize("name", ["notes.txt", "a", "png", "a.png.part"])
+def test_one_file_of_another_name(tmp_path: Path, name: str) -> None:
+    put(tmp_path / name, format="PNG")
+    with pytest.raises(DataError, match="its name does not end in"):
+        read_image(tmp_path / name, 8, 3)
+
+
+def test_files_that_are_no_images_are_left_out_with_a_line(tmp_path: Path) -> None:
+    fill(tmp_path / "train", {"cat": 3, "dog/more": 3})
+    fill(tmp_path / "test", {"cat": 1, "dog": 1})
+    for name in ("labels.csv", "train/read\nme.md", "train/cat/0.xml", "test/dog/0.xml", "train/dog/more/noname"):
+        (tmp_path / name).write_text("no image")
+    (tmp_path / "train" / "dog" / "nowhere.txt").symlink_to("nowhere")
+    data = load_folder(tmp_path, size=8)
+    assert (len(data.train), len(data.test)) == (6, 2)
+    assert data.note == "skipped, as no images: labels.csv, train/read?me.md, train/cat/0.xml, and 3 more"
+    assert data.note in make_splits(data).note
+
+
 def test_flipped_bytes_never_crash(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     path = tmp_path / "a"
-    for suffix in ("png", "jpg", "webp", "bmp"):
+    for suffix in ("png", "jpg", "webp", "bmp", "tif", "gif"):
         path = tmp_path / f"a.{suffix}"
         Image.fromarray(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(path)
         whole = path.read_bytes()
@@ -310,6 +396,12 @@ def only_unusable(root: Path) -> None:
     (root / "b" / "x.png").write_bytes(b"")
 
 
+def only_notes(root: Path) -> None:
+    fill(root, {"a": 2})
+    (root / "b").mkdir()
+    (root / "b" / "x.txt").write_text("hello")
+
+
 def differing_classes(root: Path) -> None:
     fill(root / "train", {"a": 2, "b": 2})
     fill(root / "test", {"a": 2, "c": 2})
@@ -343,6 +435,7 @@ def two_validations(root: Path) -> None:
         (no_subfolders, "has no subfolders"),
         (lambda root: fill(root, {"a": 2}), "one class only, 'a'"),
         (empty_class, "b is empty"),
+        (only_notes, r"b has no image \(.png, .*: put images in"),
         (only_unusable, "class 'b' .* has no usable image for train"),
         (differing_classes, "test folder .* missing b; not in train/: c"),
         (without_train, "has test, val, but no train/"),

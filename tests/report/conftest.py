@@ -41,6 +41,7 @@ def metrics(epochs: int, *, decoder: bool, validation: bool, spread: bool) -> li
                 "reconstruction_loss": 0.1 / (half + 1) if decoder else "",
                 "training_error": 0.6 / (half + 1),
                 "validation_error": 0.7 / (half + 1) if validation and is_end else "",
+                "validation_loss": 0.75 / (half + 1) if validation and is_end else "",
             }
         )
     return rows

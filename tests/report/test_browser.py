@@ -49,6 +49,8 @@ MEASURE = """<script>addEventListener("load", () => {
     outside: [...document.querySelectorAll("body *")].filter(
       e => !e.closest(".scroll") && !e.closest("svg") && e.getBoundingClientRect().right > innerWidth + 0.5
     ).map(e => e.outerHTML.slice(0, 80)),
+    bars: document.querySelectorAll(".bars li").length,
+    barsHeight: (document.querySelector(".scroll.tall") || document.body).offsetHeight,
     dark: matchMedia("(prefers-color-scheme: dark)").matches,
     background: getComputedStyle(document.body).backgroundColor,
   }), "*") })</script>"""
@@ -86,7 +88,7 @@ def test_everything_has_a_size_and_its_place(tmp_path: Path, page: Path, width: 
     found = measure(tmp_path, page, width)
     assert found["outside"] == []
     assert found["width"] == width
-    charts = 3 + 3  # figures, and the drawings in them; then the bars and matrix, and what the capsules show
+    charts = 4 + 4  # figures, and the drawings in them; then the bars and matrix, and what the capsules show
     assert len(found["figures"]) == charts + 1 + 1 + CLASSES + 1 + 17 + 6
     assert all(w > 20 and h > 10 for w, h, _ in found["figures"])
     assert all(w > 20 and h > 20 and natural for w, h, _, natural in found["images"])
@@ -104,6 +106,39 @@ def test_many_classes_fit_a_phone(tmp_path: Path, make_run: Callable[..., Any]) 
     found = measure(tmp_path, write_report(*run[:4]), 360)
     assert found["outside"] == []
     assert found["width"] == 360
+    assert found["bars"] == 100
+    assert 100 < found["barsHeight"] < 500  # they scroll
+
+
+SEARCH = """<script>addEventListener("load", () => {
+  const box = document.querySelector("#errors .searchable"), input = box.querySelector("input");
+  const shown = () => [...box.querySelectorAll("li")].filter(row => row.offsetHeight).length;
+  const found = [input.offsetHeight > 0, shown()];
+  for (const words of ["class 7", "CLASS  42", "no such thing", ""]) {
+    input.value = words;
+    input.dispatchEvent(new Event("input"));
+    found.push(shown());
+    if (words.startsWith("no")) found.push(box.querySelector(".nothing").offsetHeight > 0);
+  }
+  document.body.innerHTML = "<pre>" + JSON.stringify(found) + "</pre>";
+})</script>"""
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_classes_can_be_searched(tmp_path: Path, make_run: Callable[..., Any], script: bool) -> None:
+    run = make_run(classes=tuple(f"class {number}" for number in range(100)), images=120)
+    page = write_report(*run[:4])
+    text = page.read_text(encoding="utf-8")
+    if not script:
+        text = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)
+    page.write_text(text.replace("</body>", SEARCH + "</body>"), encoding="utf-8")
+    out, log = browse(tmp_path, page, "--virtual-time-budget=10000", "--dump-dom")
+    assert "CONSOLE" not in log, log
+    found = re.search(r"<pre>(.*?)</pre>", out, re.DOTALL)
+    assert found, out
+    with_seven = [number for number in range(100) if "7" in str(number)]
+    expected = [True, 100, len(with_seven), 1, 0, True, 100] if script else [False, 100, 100, 100, 100, False, 100]
+    assert json.loads(found[1]) == expected
 
 
 @pytest.mark.parametrize("width", [360, 1280])

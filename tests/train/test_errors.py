@@ -174,9 +174,11 @@ def test_damaged_checkpoint(checkpoint: bytes, tmp_path: Path) -> None:
 def test_garbage_in_the_metrics(begun: Path, recipe: Recipe, damage: bytes) -> None:
     """Rows that cannot be read are left out; the run goes on."""
     path = begun / "metrics.csv"
-    good = "10,1,1,1,1,,1,1,,1,"
+    good = "10,1,1,1,1,,1,1,,1,,"
     head = path.read_text().splitlines()[0]
-    path.write_bytes(f"{head}\n{good}\n".encode() + b"11,1,1" + damage + b"\xfe,1,1,,1,1,,1,\n" + good.encode() + b"\n")
+    path.write_bytes(
+        f"{head}\n{good}\n".encode() + b"11,1,1" + damage + b"\xfe,1,1,,1,1,,1,,\n" + good.encode() + b"\n"
+    )
     assert len(read_rows(path)) == 2
     finished = train(recipe, resume=begun)
     assert finished is not None

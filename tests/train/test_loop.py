@@ -8,13 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
 from torch.nn.functional import mse_loss
 
 from support import tiny_hybrid
-from torchcaps.classifier import load
+from torchcaps.classifier import evaluate, load
 from torchcaps.cli.train import report_on
 from torchcaps.data import BatchLoader, Pipeline
 from torchcaps.errors import UserError
@@ -33,7 +34,7 @@ LAST = RUN / "checkpoints/last.ckpt"
 STEPS, EPOCHS = 12, 3
 HEADER = (
     "step,epoch,seconds,images_per_second,rate,margin,loss,output_loss,reconstruction_loss,"
-    "training_error,validation_error"
+    "training_error,validation_error,validation_loss"
 )
 
 
@@ -79,7 +80,7 @@ def test_steps_are_those_of_plain_pytorch(recipe: Recipe) -> None:
         torch.testing.assert_close(value, network.state_dict()[name], rtol=0, atol=1e-7, msg=name)
 
     rows = read_rows(finished.folder / "metrics.csv")
-    spans = [(0, 4), (4, 8), (8, 10), (10, 12)]
+    spans = [(0, 4), (4, 8), (8, 10), (8, 12)]  # the row of an epoch's end is of the whole epoch
     for row, (first, last) in zip(rows, spans, strict=True):
         output_loss, rebuilt_loss, error = torch.tensor(seen[first:last]).mean(0).tolist()
         assert row["output_loss"] == pytest.approx(output_loss, rel=1e-4)
@@ -93,7 +94,8 @@ def test_rows(whole: Path) -> None:
     rows = read_rows(whole / "metrics.csv")
     assert [row["step"] for row in rows] == [4, 8, 10, 12]
     assert [row["epoch"] for row in rows] == [1, 2, 2.5, 3]
-    assert [row["validation_error"] is None for row in rows] == [False, False, True, False]
+    for name in ("validation_error", "validation_loss"):
+        assert [row[name] is None for row in rows] == [False, False, True, False]
     for row in rows:
         assert row["margin"] == pytest.approx(margin_at(int(row["step"] or 0)), rel=1e-5)
         assert row["rate"] == pytest.approx(rate_at(int(row["step"] or 0)), rel=1e-5, abs=1e-12)
@@ -101,6 +103,33 @@ def test_rows(whole: Path) -> None:
     times = [row["seconds"] or 0.0 for row in rows]
     assert times == sorted(times)
     assert times[0] > 0
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"loss": "spread"},
+        {"loss": "margin"},
+        {"loss": "cross-entropy"},
+        {"loss": "cross-entropy", "model": "cnn32", "reconstruction": 0.0},
+    ],
+)
+def test_validation_loss_is_the_recipe_s(recipe: Recipe, fields: dict[str, Any]) -> None:
+    """In a row of its own for the weights that the run ends with, from the activations by NumPy."""
+    finished = train(recipe.with_fields(**fields, weights="last", epochs=1), output=RUN)
+    assert finished is not None
+    assert finished.splits.validation is not None
+    found = evaluate([finished.classifier], finished.splits.validation)
+    [row] = read_rows(RUN / "metrics.csv")
+    label = found.label.numpy()
+    activation = found.activation.double().numpy()
+    target, rival = activation[range(len(label)), label], activation[range(len(label)), 1 - label]
+    losses = {
+        "spread": np.maximum(0, 0.9 - (target - rival)) ** 2,  # the margin has risen by then
+        "margin": np.maximum(0, 0.9 - target) ** 2 + 0.5 * np.maximum(0, rival - 0.1) ** 2,
+        "cross-entropy": -np.log(target / (target + rival)),
+    }
+    assert row["validation_loss"] == pytest.approx(losses[fields["loss"]].mean(), rel=1e-5)
 
 
 def test_rows_show_the_rising_margin(recipe: Recipe) -> None:
@@ -181,7 +210,7 @@ def test_no_decoder_and_no_spread_loss_leave_columns_empty(recipe: Recipe) -> No
 
 
 @pytest.mark.parametrize(
-    "torn", ["1", "12,3,1", "12,3,1.5,60,0.001,0.9,0.5,0.4,0.1,0.2", "12,3,1.5,60,0,0.9,1,1,1,1,0.2"]
+    "torn", ["1", "12,3,1", "12,3,1.5,60,0.001,0.9,0.5,0.4,0.1,0.2", "12,3,1.5,60,0,0.9,1,1,1,1,0.2,0.3"]
 )
 def test_torn_last_line_is_left_out(whole: Path, tmp_path: Path, torn: str) -> None:
     path = tmp_path / "metrics.csv"
@@ -316,8 +345,8 @@ def test_bar_on_a_terminal(recipe: Recipe) -> None:
     screen = io.StringIO()
     train(recipe, console=Console(file=screen, force_terminal=True, width=200, color_system=None), output=RUN)
     *_, bar = [line for line in re.split(r"[\r\n]", screen.getvalue()) if "━" in line]
-    *_, first, last = read_rows(RUN / "metrics.csv")  # steps 9 and 10, steps 11 and 12: the third epoch
-    loss, wrong = (((first[name] or 0) + (last[name] or 0)) / 2 for name in ("loss", "training_error"))
+    last = read_rows(RUN / "metrics.csv")[-1]  # the third epoch
+    loss, wrong = (last[name] or 0 for name in ("loss", "training_error"))
     assert "epoch 3/3" in bar
     assert "12/12" in bar
     assert f"loss {loss:.3f}, training error {100 * wrong:.1f} %" in bar

@@ -37,6 +37,19 @@ def test_interrupted_run_ends_with_the_same_weights_and_rows(recipe: Recipe, who
     check_same(whole)
 
 
+def test_a_run_of_an_older_version_is_resumed(recipe: Recipe, whole: Path) -> None:
+    """Its file lacks a column, and its row of an epoch's end covers the steps since the row before."""
+    with interrupted(6, "SIGTERM"):
+        train(recipe, output=CUT)
+    path = CUT / "metrics.csv"
+    path.write_text("".join(line.rpartition(",")[0] + "\n" for line in path.read_text().splitlines()))
+    train(recipe, resume=CUT)
+    rows, expected = rows_without_times(CUT), rows_without_times(whole)
+    assert rows[0].pop("validation_loss") is None
+    expected[0].pop("validation_loss")
+    assert rows == expected
+
+
 def test_interrupted_twice(recipe: Recipe, whole: Path) -> None:
     with interrupted(5, "power cut"):
         train(recipe, output=CUT)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from torchcaps.classifier.explain import Explanation, heat_overlay
+from torchcaps.data.captions import cut_to_fit
 from torchcaps.data.decode import import_pillow
 from torchcaps.data.writing import whole_file
 
@@ -71,12 +72,7 @@ def free_name(folder: Path, stem: str) -> Path:
 
 def fitting(name: str, font: "Font", room: float) -> str:
     """The name on one line, cut where it is longer than the room."""
-    name = " ".join(name.split())
-    if font.getlength(name) <= room:
-        return name
-    while name and font.getlength(name + "…") > room:
-        name = name[:-1]
-    return name + "…"
+    return cut_to_fit(name, lambda text: font.getlength(text) <= room)
 
 
 def _as_bytes(image: Tensor) -> Tensor:

@@ -131,7 +131,8 @@ def show(call: Call) -> None:
     data = call.load()
     path = contact_sheet(data.train, data.classes, call.output or Path(f"{data.name}.png"))
     note = f" ({data.note})" if data.note else ""
-    Console().print(f"{len(data.train):,} training and {len(data.test):,} test images{note}; samples are in {path}")
+    said = f"{len(data.train):,} training and {len(data.test):,} test images{note}; samples are in {path}"
+    Console(markup=False).print(said)
 
 
 def export(call: Call) -> None:

@@ -14,16 +14,17 @@ from torchcaps.data.types import DataError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-FORMATS = ("PNG", "JPEG", "WEBP", "BMP")
-EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
+FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "TIFF", "GIF")
+EXTENSIONS = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff", ".gif")
 MAX_PIXELS = 100_000_000  # a hostile file of a few kilobytes may claim more than any memory holds
 
 
 def read_image(path: Path, size: int, channels: int) -> Tensor:
     """The image at ``path``, its shorter side resized to ``size`` and the middle cut out: ``[C, size, size]`` uint8.
 
-    One channel is grey, three are colours. Transparent parts become white, 16 bits become 8, and a camera's note on
-    which side is up is followed. Raises :class:`DataError` with the file and the reason.
+    One channel is grey, three are colours. Transparent parts become white, 16 bits become 8, a camera's note on which
+    side is up is followed, and of several pages or frames the first one counts. Raises :class:`DataError` with the file
+    and the reason.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -39,12 +40,13 @@ def decode(path: Path, size: int, channels: int) -> Tensor | str:
     Pillow warns of much that does not matter here; the caller switches that off, which is not safe in threads.
     """
     image_module = import_pillow()
-    if path.suffix.lower() not in EXTENSIONS:
+    if not has_image_name(path):
         return f"its name does not end in one of {', '.join(EXTENSIONS)}"
     try:
         if path.stat().st_size == 0:
             return "the file is empty"
-        with image_module.open(path, formats=FORMATS) as image:
+        # From an open file Pillow maps no memory: there it mixes up the sides of a TIFF that lies on one of them.
+        with path.open("rb") as file, image_module.open(file, formats=FORMATS) as image:
             width, height = image.size
             if width * height > MAX_PIXELS:
                 return f"{width}x{height} pixels are more than {MAX_PIXELS // 10**6} million"
@@ -57,13 +59,21 @@ def decode(path: Path, size: int, channels: int) -> Tensor | str:
         return f"it has more than {MAX_PIXELS // 10**6} million pixels"
     except OSError as error:
         return error.strerror or str(error)
+    except DataError as error:
+        return str(error)
     except Exception as error:  # Pillow's decoders raise whatever a broken file makes them stumble over
         return f"it is broken ({type(error).__name__}: {error})"
+
+
+def has_image_name(path: Path) -> bool:
+    """Whether a file is meant to be an image, by the end of its name."""
+    return path.suffix.lower() in EXTENSIONS
 
 
 def _pixels(image: "Image", size: int, channels: int) -> Tensor:
     from PIL import Image, ImageOps
 
+    image.load()  # which turns a TIFF already
     upright = image
     with suppress(Exception):  # a broken note on which side is up is no reason to do without the picture
         upright = ImageOps.exif_transpose(image)
@@ -89,9 +99,12 @@ def _eight_bit(image: "Image") -> "Image":
     """Sixteen grey bits as eight; Pillow's own conversion cuts everything above 255 off."""
     from PIL import Image
 
-    if not image.mode.startswith("I"):
+    if image.mode[0] not in "IF":
         return image
-    values = np.asarray(image).astype(np.float64).clip(0, 65535)
+    values = np.asarray(image).astype(np.float64)
+    low, high = values.min(), values.max()
+    if image.mode == "F" or low < 0 or high > 65535:  # white could be any number
+        raise DataError(f"its pixels are numbers from {low:g} to {high:g}, expected 8 or 16 bits: convert it")
     return Image.fromarray(np.rint(values / 257).astype(np.uint8))
 
 

@@ -13,6 +13,7 @@ from torchcaps.data.splits import stratified_holdout
 from torchcaps.data.types import DataError, ImageSet, Split
 
 NAMED_AT_MOST = 100  # bad files in one message
+OTHERS_NAMED = 3  # files that are no images, in one line
 
 
 def load_folder(
@@ -26,12 +27,13 @@ def load_folder(
     seed: int = 0,
     progress: bool = True,
 ) -> ImageSet:
-    """Load a folder of PNG, JPEG, WebP and BMP images, squares of ``size``: see `read_image` for what becomes of them.
+    """Load a folder of PNG, JPEG, WebP, BMP, TIFF and GIF images, squares of ``size``: `read_image` says how.
 
-    ``channels="auto"`` is 1 where every image is grey, else 3. Files that cannot be used are an error that names them
-    all, or with ``skip_bad`` are left out. Decoded images are kept in ``cache`` (default: the user's cache folder)
-    until a file changes. A folder without ``test/`` gives ``test_fraction`` of each class to the test split, always the
-    same for one seed (0: none); `make_splits` does so for the validation split where there is no ``val/``.
+    ``channels="auto"`` is 1 where every image is grey, else 3. Files of other names are left out, and the set's note
+    says so. Images that cannot be used are an error that names them all, or with ``skip_bad`` are left out. Decoded
+    images are kept in ``cache`` (default: the user's cache folder) until a file changes. A folder without ``test/``
+    gives ``test_fraction`` of each class to the test split (0: none), always the same for one seed; `make_splits` does
+    so for the validation split where there is no ``val/``.
     """
     if size < 1:
         raise ValueError(f"size is {size}, expected at least 1")
@@ -49,6 +51,8 @@ def load_folder(
         progress=progress,
     )
     notes = [decoded.note] if decoded.note else []
+    if layout.others:
+        notes.append(_others(root, layout.others))
     bad = {layout.files[place]: reason for place, reason in decoded.bad.items()}
     bad |= dict.fromkeys(layout.strays, "it lies beside the class folders, in none of them")
     if bad and not skip_bad:
@@ -115,6 +119,14 @@ def _complaint(root: Path, bad: dict[Path, str]) -> str:
         named.append(f"  and {len(bad) - len(named)} more")
     lines = [f"{len(bad)} of the files in {root} cannot be used:", *named]
     return "\n".join([*lines, "Repair or remove them, or skip them (skip_bad=True, on the command line --skip-bad)."])
+
+
+def _others(root: Path, paths: tuple[Path, ...]) -> str:
+    names = [str(path.relative_to(root)) for path in paths[:OTHERS_NAMED]]
+    shown = ["".join(c if c.isprintable() else "?" for c in name) for name in names]  # it goes to the terminal
+    if len(paths) > len(shown):
+        shown.append(f"and {len(paths) - len(shown)} more")
+    return f"skipped, as no images: {', '.join(shown)}"
 
 
 def _default_cache() -> Path:

@@ -19,7 +19,7 @@ from torchcaps.data.types import DataError
 from torchcaps.data.writing import whole_file
 from torchcaps.errors import require
 
-VERSION = 1  # of the decoding: raise it when the same file would give other pixels
+VERSION = 2  # of the decoding: raise it when the same file would give other pixels
 
 
 @dataclass(frozen=True)

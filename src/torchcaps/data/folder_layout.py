@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from torchcaps.data.decode import EXTENSIONS
+from torchcaps.data.decode import EXTENSIONS, has_image_name
 from torchcaps.data.types import DataError
 
 SPLIT_NAMES = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
@@ -16,13 +16,14 @@ LAYOUT = "expected one subfolder per class, or train/ (and val/, test/) of those
 
 @dataclass(frozen=True)
 class Layout:
-    """All files in a fixed order, with the class and the split of each."""
+    """All images in a fixed order, with the class and the split of each."""
 
     classes: tuple[str, ...]
     files: tuple[Path, ...]
     labels: tuple[int, ...]
     splits: tuple[str, ...]  # "train", "validation" or "test"; all "train" where the folder has no splits
     strays: tuple[Path, ...]  # images that lie beside the class folders
+    others: tuple[Path, ...]  # files that are no images, by their names
 
 
 def scan(root: Path) -> Layout:
@@ -42,7 +43,9 @@ def _scan(root: Path) -> Layout:
         raise DataError(f"{root} is a file, not a folder; {LAYOUT}")
     parts = _split_folders(root)
     levels = dict.fromkeys([root, *parts.values()])
-    strays = [path for level in levels for path in _entries(level) if _is_stray(path)]
+    beside = [path for level in levels for path in _entries(level) if not path.is_dir()]
+    strays = [path for path in beside if has_image_name(path)]
+    others = [path for path in beside if not has_image_name(path)]
     classes_of = {split: [path.name for path in _subfolders(folder)] for split, folder in parts.items()}
     classes = classes_of["train"]
     _check_classes(root, parts["train"], classes_of)
@@ -50,13 +53,16 @@ def _scan(root: Path) -> Layout:
     files, labels, splits = [], [], []
     for split, folder in parts.items():
         for label, name in enumerate(classes):
-            of_class = list(_files(folder / name))
+            found = list(_files(folder / name))
+            of_class = [path for path in found if has_image_name(path)]
             if not of_class:
-                raise DataError(f"class folder {folder / name} is empty: put images in, or remove it")
+                what = f"has no image ({', '.join(EXTENSIONS)})" if found else "is empty"
+                raise DataError(f"class folder {folder / name} {what}: put images in, or remove it")
+            others += [path for path in found if not has_image_name(path)]
             files += of_class
             labels += [label] * len(of_class)
             splits += [split] * len(of_class)
-    return Layout(tuple(classes), tuple(files), tuple(labels), tuple(splits), tuple(strays))
+    return Layout(tuple(classes), tuple(files), tuple(labels), tuple(splits), tuple(strays), tuple(others))
 
 
 def _split_folders(root: Path) -> dict[str, Path]:
@@ -120,7 +126,3 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _is_clutter(name: str) -> bool:
     return name.startswith(".") or name.casefold() in CLUTTER
-
-
-def _is_stray(path: Path) -> bool:
-    return path.suffix.lower() in EXTENSIONS and not path.is_dir()

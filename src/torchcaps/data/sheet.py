@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from torchcaps.data.captions import cut_to_fit
 from torchcaps.data.decode import import_pillow
 from torchcaps.data.types import DataError, Split
 
@@ -77,10 +78,5 @@ def _picture(pixels: Tensor) -> "Image":
 
 
 def _fitting(name: str, font: "Font") -> str:
-    """The name, cut where it is longer than the margin; one line."""
-    name = " ".join(name.split())
-    if font.getlength(name) <= LABEL_WIDTH:
-        return name
-    while name and font.getlength(name + "…") > LABEL_WIDTH:
-        name = name[:-1]
-    return name + "…"
+    """The name on one line, cut where it is longer than the margin."""
+    return cut_to_fit(name, lambda text: font.getlength(text) <= LABEL_WIDTH)

@@ -4,7 +4,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from torchcaps.report.markup import Html, Section, lead, section, tag
+from torchcaps.report.likeness import likeness
+from torchcaps.report.markup import Html, Section, caption, lead, section, tag
 from torchcaps.report.pictures import picture, strip
 from torchcaps.report.samples import Subject, of_class, shown_classes, surest
 from torchcaps.runs.text import MINUS, SIGMA, short
@@ -22,11 +23,13 @@ def reconstructions(subject: Subject) -> Section:
     says = "Test images, and below each the decoder's image of it, made from the capsule of the predicted class. "
     if len(shown) < len(names):
         says += f"{len(shown)} of {len(names)} classes are shown. "
+    found = likeness(subject)
     groups = [_group(subject, label) for label in shown]
     return section(
         "reconstructions",
         "Reconstructions",
         lead(says, "Wrong predictions are named.", subject.note),
+        tag("p", found.words, class_="verdict") if found else Html(),
         tag("div", *groups, class_="groups"),
     )
 
@@ -40,7 +43,7 @@ def _group(subject: Subject, label: int) -> Html:
         is_right = said == label
         top = picture(image, f"test image: {names[label]}")
         bottom = picture(again, f"its reconstruction by the capsule of {names[said]}")
-        under = tag("span", "" if is_right else names[said], title=names[said])
+        under = Html() if is_right else caption(names[said])
         pairs.append(tag("li", top, bottom, under, class_="" if is_right else "mistaken"))
     return tag("figure", tag("figcaption", names[label]), tag("ul", *pairs, class_="pairs"), class_="group")
 

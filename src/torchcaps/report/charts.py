@@ -76,11 +76,14 @@ class Series:
     mark: bool = False  # a single point, drawn as a diamond with a dashed line
 
 
-def line_chart(title: str, series: list[Series], *, is_share: bool) -> Html:
-    """A figure with its title, legend and axes; shares are shown as percentages from zero."""
+def line_chart(title: str, series: list[Series], *, is_share: bool, linear: bool = False) -> Html:
+    """A figure with its title, legend and axes; shares are shown as percentages from zero.
+
+    Values that fall far are drawn by their logarithm, unless ``linear``.
+    """
     points = [point for line in series for point in (*line.points, *line.noise)]
     x_axis = from_zero(max(x for x, _ in points), fit=True)
-    y_axis = _value_axis([y for _, y in points], is_share)
+    y_axis = _value_axis([y for _, y in points], is_share or linear)
     plot = tag(
         "svg",
         tag("title", f"{title}: {', '.join(_summary(line, is_share) for line in series)}"),
@@ -103,9 +106,9 @@ def thin(points: list[Any], most: int = MOST_POINTS) -> list[Any]:
     return [*points[:-1:every], points[-1]]
 
 
-def _value_axis(values: list[float], is_share: bool) -> Axis:
+def _value_axis(values: list[float], linear: bool) -> Axis:
     low, high = min(values), max(values)
-    if not is_share and low > 0 and high / low > STEEP:
+    if not linear and low > 0 and high / low > STEEP:
         return logarithmic(low, high)
     return from_zero(high)
 

@@ -4,13 +4,14 @@ import torch
 from torch import Tensor
 
 from torchcaps.classifier.evaluation import Evaluation
-from torchcaps.report.markup import Html, Section, lead, scroll_box, section, tag
+from torchcaps.report.markup import Html, Section, caption, lead, scroll_box, searchable, section, tag
 from torchcaps.report.pictures import picture
 from torchcaps.runs.text import count, percent
 
 MOST_CLASSES = 20  # of more, the matrix is a picture
 UPRIGHT = 6  # from more columns than that on, their names stand upright
-LISTED = 6  # confusions
+LISTED, LISTED_OF_MANY = 6, 200  # confusions
+POINTED_AT = 2000  # cells of a picture that say what they are
 RIGHT, WRONG = (47, 95, 208), (208, 72, 47)
 
 
@@ -22,10 +23,9 @@ def confusion(evaluation: Evaluation) -> Section:
     if len(classes) <= MOST_CLASSES:
         figure = tag("figure", scroll_box("confusion matrix", _table(matrix, classes)), class_="matrix")
     else:
-        alt = f"confusion matrix of {len(classes)} classes, {percent(evaluation.error)} of the images off the diagonal"
-        says += " The darker a cell, the larger its share of the row."
-        figure = tag("figure", picture(_shares(matrix), alt), class_="matrix heat")
-    parts = [figure, tag("div", _pairs(matrix, classes), _hardest(matrix, classes), class_="lists")]
+        says += " The darker a cell, the larger its share of the row; point at one to see what it is."
+        figure = _picture(matrix, classes, f"{percent(evaluation.error)} of the images off the diagonal")
+    parts = [figure, tag("div", _pairs(matrix, classes), class_="lists")]
     return section("confusion", "Confusion matrix", lead(says), tag("div", *parts, class_="beside"))
 
 
@@ -36,7 +36,7 @@ def row_shares(matrix: Tensor) -> Tensor:
 
 def _table(matrix: Tensor, classes: tuple[str, ...]) -> Html:
     upright = "upright" if len(classes) > UPRIGHT or max(map(len, classes)) > 12 else ""
-    names = [tag("th", tag("span", name), scope="col", title=name) for name in classes]
+    names = [tag("th", caption(name), scope="col") for name in classes]
     head = tag("tr", tag("th", "true \\ predicted", class_="corner"), *names)
     rows = []
     for label, shares in enumerate(row_shares(matrix).tolist()):
@@ -44,7 +44,7 @@ def _table(matrix: Tensor, classes: tuple[str, ...]) -> Html:
             _cell(int(matrix[label, said]), share, label == said, f"{classes[label]} classified as {classes[said]}")
             for said, share in enumerate(shares)
         ]
-        name = tag("th", tag("span", classes[label]), scope="row", title=classes[label])
+        name = tag("th", caption(classes[label]), scope="row")
         rows.append(tag("tr", name, *cells))
     return tag("table", tag("thead", head, class_=upright), tag("tbody", *rows))
 
@@ -68,9 +68,34 @@ def _shares(matrix: Tensor) -> Tensor:
     return torch.cat([colour, strength]).to(torch.uint8)
 
 
+def _picture(matrix: Tensor, classes: tuple[str, ...], says: str) -> Html:
+    """Of many classes, with the largest cells to point at: rows from above, columns from the left."""
+    count_ = len(classes)
+    image = picture(_shares(matrix), f"confusion matrix of {count_} classes, {says}")
+    images, place = matrix.flatten().topk(min(POINTED_AT, matrix.numel()))
+    totals = matrix.sum(1).tolist()
+    cells = [
+        tag(
+            "rect",
+            tag("title", f"{classes[true]} → {classes[said]}: {number:,} of {count(totals[true], 'image')}"),
+            x=said,
+            y=true,
+            width=1,
+            height=1,
+        )
+        for number, (true, said) in zip(images.tolist(), (divmod(at, count_) for at in place.tolist()), strict=True)
+        if number
+    ]
+    overlay = tag("svg", *cells, viewBox=f"0 0 {count_} {count_}", aria_hidden="true")
+    caption_ = tag("figcaption", "↓ true class, → predicted class, both in the order of their names")
+    return tag("figure", tag("div", image, overlay, class_="heat"), caption_, class_="matrix large")
+
+
 def _pairs(matrix: Tensor, classes: tuple[str, ...]) -> Html:
+    """The most common confusions; of many classes more of them, and sorted by number all the same."""
+    has_many = len(classes) > MOST_CLASSES
     wrong = matrix.clone().fill_diagonal_(0).flatten()
-    images, place = wrong.topk(min(LISTED, len(wrong)))
+    images, place = wrong.topk(min(LISTED_OF_MANY if has_many else LISTED, len(wrong)))
     rows = [
         tag("li", tag("span", classes[at // len(classes)], " → ", classes[at % len(classes)]), tag("b", f"{number:,}"))
         for number, at in zip(images.tolist(), place.tolist(), strict=True)
@@ -78,22 +103,6 @@ def _pairs(matrix: Tensor, classes: tuple[str, ...]) -> Html:
     ]
     if not rows:
         return tag("p", "Every test image was classified correctly.")
-    return tag("div", tag("h3", "Most common confusions"), tag("ol", *rows, class_="ranking"))
-
-
-def _hardest(matrix: Tensor, classes: tuple[str, ...]) -> Html:
-    """For many classes, whose errors the picture does not say."""
-    if len(classes) <= MOST_CLASSES:
-        return Html()
-    error = torch.where(matrix.sum(1) > 0, 1 - row_shares(matrix).diagonal(), -1)  # [classes]
-    values, labels = error.topk(LISTED)
-    rows = [
-        tag(
-            "li",
-            tag("span", classes[label]),
-            tag("b", f"{percent(value, 1)} of {count(int(matrix[label].sum()), 'image')}"),
-        )
-        for value, label in zip(values.tolist(), labels.tolist(), strict=True)
-        if value >= 0
-    ]
-    return tag("div", tag("h3", "Hardest classes"), tag("ol", *rows, class_="ranking"))
+    ranking = tag("ol", *rows, class_="ranking")
+    heading = tag("h3", "Most common confusions")
+    return tag("div", heading, searchable("Find a class", ranking) if has_many else ranking)

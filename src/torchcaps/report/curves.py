@@ -1,27 +1,34 @@
-"""How training went: losses and errors by epoch."""
+"""How training went: losses, the rate and errors by epoch."""
 
 from torchcaps.classifier.evaluation import Evaluation
 from torchcaps.report.charts import Series, line_chart
-from torchcaps.report.markup import Html, Section, lead, section, tag
+from torchcaps.report.markup import Html, Section, caption, lead, searchable, section, tag
 from torchcaps.runs.run import Point, Run
 from torchcaps.runs.text import NOTHING, count, percent
 
-MOST_BARS = 20  # classes beside the chart; of more, the hardest are listed with the confusion matrix
+MOST_BARS = 20  # classes beside the chart; the bars of more scroll, the hardest class first
 FEW_EPOCHS = 3  # so few means say less than the rows that they are made of
 
 
 def losses(run: Run) -> Section:
-    """Output loss and reconstruction loss, side by side: their scales differ."""
+    """Output loss, reconstruction loss and learning rate, side by side: their scales differ."""
     title = "Losses"
     output, reconstruction = run.course("output_loss"), run.course("reconstruction_loss")
     if not output and not reconstruction:
         return section("losses", title, lead("There are no curves: metrics.csv holds no losses."))
     charts = []
     if output:
-        charts.append(line_chart("Output loss", [_series(run, "output_loss", "a")], is_share=False))
+        series = [_series(run, "output_loss", "a")]
+        if validation := run.course("validation_loss"):
+            series.append(Series(name="validation", points=validation, style="b"))
+        charts.append(line_chart("Output loss", series, is_share=False))
     if reconstruction:
-        charts.append(line_chart("Reconstruction loss", [_series(run, "reconstruction_loss", "b")], is_share=False))
-    says = ["Losses on the training images. "]
+        charts.append(line_chart("Reconstruction loss", [_series(run, "reconstruction_loss", "a")], is_share=False))
+    if rate := run.course("rate"):
+        charts.append(
+            line_chart("Learning rate", [Series(name="rate", points=rate, style="c")], is_share=False, linear=True)
+        )
+    says = ["Losses are means over images. "]
     if len({margin for _, margin in run.course("margin")}) > 1:
         says.append("The output loss can rise while the margin of the spread loss grows. ")
     if not reconstruction:
@@ -39,9 +46,7 @@ def errors(run: Run, evaluation: Evaluation) -> Section:
         series.append(Series(name="validation", points=validation, style="b"))
     epoch = _tested_epoch(run, validation)
     series.append(Series(name="test", points=[(epoch, evaluation.error)], style="c", mark=True))
-    figures = [line_chart("Error by epoch", series, is_share=True)]
-    if len(evaluation.classes) <= MOST_BARS:
-        figures.append(_class_bars(evaluation))
+    figures = [line_chart("Error by epoch", series, is_share=True), _class_bars(evaluation)]
     which = {
         "best": "the weights from the epoch with the lowest validation error",
         "mean": "the mean of the weights over the last epochs (so were the validation images after the last epoch)",
@@ -54,22 +59,28 @@ def errors(run: Run, evaluation: Evaluation) -> Section:
 
 
 def _class_bars(evaluation: Evaluation) -> Html:
-    matrix = evaluation.confusion  # [true, predicted]
+    by_class = evaluation.by_class()
+    is_long = len(by_class) > MOST_BARS
+    if is_long:
+        by_class = sorted(by_class, key=lambda of_class: -of_class[2] / max(of_class[1], 1))
     rows = []
-    for name, images, right in zip(evaluation.classes, matrix.sum(1).tolist(), matrix.diagonal().tolist(), strict=True):
-        share = 1 - right / images if images else 0.0
+    for name, images, wrong in by_class:
+        share = wrong / images if images else 0.0
         bar = tag("span", tag("i", style=f"width:{100 * share:.1f}%"), class_="bar c")
-        title = f"{images - right:,} of {count(images, 'image')} wrong"
         value = tag("b", percent(share, 1) if images else NOTHING)
-        rows.append(tag("li", tag("span", name, class_="name"), bar, value, title=title))
-    return tag("figure", tag("figcaption", "Test error by class"), tag("ul", *rows, class_="bars"))
+        rows.append(tag("li", caption(name), bar, value, title=f"{wrong:,} of {count(images, 'image')} wrong"))
+    bars = tag("ul", *rows, class_="bars")
+    return tag(
+        "figure", tag("figcaption", "Test error by class"), searchable("Find a class", bars) if is_long else bars
+    )
 
 
 def _series(run: Run, column: str, style: str, name: str = "training") -> Series:
-    """Means over the epochs in front of the rows themselves; in a short run the rows alone."""
-    rows, means = run.course(column), run.by_epoch(column)
+    """Means over the epochs in front of those over a few steps; in a short run the latter alone."""
+    rows = [(row["epoch"], row[column]) for row in run.by_steps() if column in row]
+    means = run.by_epoch(column)
     if len(means) < FEW_EPOCHS:
-        return Series(name=name, points=rows, style=style)
+        return Series(name=name, points=rows or means, style=style)
     return Series(name=name, points=means, noise=rows, style=style)
 
 

@@ -1,20 +1,23 @@
 """What was trained, on what data, how and where."""
 
 import json
+import re
 from datetime import datetime
 from typing import Any
 
 from torchcaps.report.markup import Html, Section, section, tag
 from torchcaps.report.samples import Subject
 from torchcaps.runs.run import Run
-from torchcaps.runs.text import NOTHING, count, duration, percent, short
+from torchcaps.runs.text import NOTHING, SPACE, count, duration, percent, short
 
 ROUTINGS = {"frem": "FREM", "frms": "FRMS", "em": "EM"}
 
 
 def title(run: Run, subject: Subject) -> str:
-    """One line that says what this is."""
-    return f"{network_name(subject)} on {run.part('data').get('set', 'a data set')}"
+    """One line that says what this is; of a folder of images its own name, not where it lies."""
+    data = str(run.part("data").get("set") or "a data set")
+    own_name = re.split(r"[/\\]", data.rstrip("/"))[-1]
+    return f"{network_name(subject)} on {own_name or data}"
 
 
 def network_name(subject: Subject) -> str:
@@ -28,12 +31,14 @@ def network_name(subject: Subject) -> str:
 def headline(run: Run, subject: Subject) -> Html:
     """The title, the test error, and the few numbers that one asks for next."""
     evaluation, data = subject.evaluation, run.part("data")
+    low, high = evaluation.interval
     trained = f"Trained on {data['train']:,} images" if isinstance(data.get("train"), int) else "Trained"
     says = f"{trained} of {count(len(evaluation.classes), 'class', 'classes')}, tested on {len(evaluation.label):,}."
     big = tag(
         "div",
         tag("span", "test error", class_="what"),
         tag("strong", percent(evaluation.error)),
+        tag("span", f"95{SPACE}% interval: {percent(low)} to {percent(high)}"),
         tag("span", f"{evaluation.wrong:,} of {count(len(evaluation.label), 'image')} wrong"),
         class_="big",
     )

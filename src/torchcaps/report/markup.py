@@ -3,7 +3,8 @@
 from html import escape
 from typing import NamedTuple
 
-VOID = ("br", "img", "meta")  # elements without an end tag
+SHORT, TAIL = 10, 8  # characters of a name that is not cut in two, and of the end that is kept of others
+VOID = ("br", "img", "input", "meta")  # elements without an end tag
 
 
 class Html(str):
@@ -49,3 +50,20 @@ def lead(*text: str) -> Html:
 def scroll_box(label: str, *children: str) -> Html:
     """What may be wider than a phone scrolls by itself, by keyboard too; the page does not."""
     return tag("div", *children, class_="scroll", tabindex=0, role="region", aria_label=label)
+
+
+def caption(name: str, **attributes: str | float) -> Html:
+    """A name that is cut before its end where there is no room for it: names tend to differ in their last word."""
+    style = f"{attributes.pop('class_', '')} cut".strip()
+    last = name.rfind(" ") + 1
+    place = last if 0 < len(name) - last <= SHORT else len(name) - TAIL
+    parts = [name] if len(name) <= SHORT or not place else [name[:place], name[place:]]
+    return tag("span", *(tag("span", part) for part in parts), class_=style, **{"title": name, **attributes})
+
+
+def searchable(label: str, list_: Html) -> Html:
+    """A list that scrolls by itself, with a box that filters it; without JavaScript there is no box."""
+    box = tag("label", f"{label} ", tag("input", type="search", autocomplete="off"), hidden="", class_="search")
+    nothing = tag("p", "Nothing found.", hidden="", class_="nothing", role="status")
+    scrolling = tag("div", list_, nothing, class_="scroll tall", tabindex=0, role="region", aria_label=label)
+    return tag("div", box, scrolling, class_="searchable")

@@ -33,7 +33,7 @@ def write_report(folder: Path, classifier: Classifier, test: Split, evaluation: 
     classifier.eval()
     try:
         with torch.inference_mode():
-            page = make_page(run, subject)
+            page = make_page(run, subject, folder)
     finally:
         classifier.train(was_training)
     path = folder / REPORT
@@ -42,31 +42,33 @@ def write_report(folder: Path, classifier: Classifier, test: Split, evaluation: 
     return path
 
 
-def make_page(run: Run, subject: Subject) -> str:
-    """The page's text."""
+def make_page(run: Run, subject: Subject, folder: Path) -> str:
+    """The text of a page in a folder."""
     sections = [
         losses(run),
         errors(run, subject.evaluation),
         confusion(subject.evaluation),
         *_capsule_sections(subject),
-        mistakes(subject),
+        mistakes(subject, page=folder, data=Path(str(run.part("data").get("set", "")))),
         facts.configuration(run),
     ]
     return whole_page(facts.title(run, subject), facts.headline(run, subject), sections)
 
 
 def whole_page(title: str, header: Html, sections: list[Section]) -> str:
-    """A page of sections under a header, with the style in it."""
+    """A page of sections under a header, with the style in it, and the script where there is a list to search."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
         tag("meta", name="color-scheme", content="light dark"),
         tag("title", f"{title} · torchcaps"),
-        tag("style", Html(files("torchcaps.report").joinpath("style.css").read_text(encoding="utf-8"))),
+        tag("style", _own_file("style.css")),
     )
     parts = [tag("section", tag("h2", part.title), part.body, id=part.identifier) for part in sections]
-    body = tag("body", tag("main", header, _contents(sections), *parts))
+    has_search = any('class="searchable"' in part for part in parts)
+    script = tag("script", _own_file("search.js")) if has_search else Html()
+    body = tag("body", tag("main", header, _contents(sections), *parts), script)
     return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en") + "\n"
 
 
@@ -78,6 +80,10 @@ def _capsule_sections(subject: Subject) -> list[Section]:
         says = "The network was trained without a decoder: its poses cannot be shown as images."
         return [section("reconstructions", "Reconstructions", lead(says)), routing(subject)]
     return [reconstructions(subject), pose_dimensions(subject), routing(subject)]
+
+
+def _own_file(name: str) -> Html:
+    return Html(files("torchcaps.report").joinpath(name).read_text(encoding="utf-8"))
 
 
 def _contents(sections: list[Section]) -> Html:

@@ -2,14 +2,15 @@
 
 import json
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any
 
 from torchcaps.errors import UserError
 from torchcaps.runs.folder import METRICS, RESULT, RUN
-from torchcaps.runs.metrics import read_rows
+from torchcaps.runs.metrics import is_epoch_end, read_rows
 
 Point = tuple[float, float]
 
@@ -34,18 +35,35 @@ class Run:
         return float(value) if is_number and value is not None else None
 
     def course(self, name: str) -> list[Point]:
-        """A column by epoch, as it was written."""
+        """A column by epoch: of values at a moment, as the rate, and of those that epochs end with, as validation."""
         return [(row["epoch"], row[name]) for row in self.rows if name in row]
 
     def by_epoch(self, name: str) -> list[Point]:
-        """Its means over the epochs; rows count by the steps that they stand for."""
-        sums: dict[int, list[float]] = {}  # number of the epoch: where it ends, steps, weighted sum
-        for before, row in pairwise([{"step": 0.0}, *self.rows]):
-            if name in row:
-                steps = max(row["step"] - before["step"], 1.0)
-                total = sums.setdefault(math.ceil(row["epoch"] - 1e-6), [0.0, 0.0, 0.0])
-                total[:] = row["epoch"], total[1] + steps, total[2] + steps * row[name]
-        return [(end, total / steps) for end, steps, total in sums.values()]
+        """The means of a column over the epochs; of one that broke off over its steps."""
+        found = []
+        for rows in self._epochs():
+            known = [(steps, row) for steps, row in rows if name in row]
+            if known and is_epoch_end(known[-1][1]["epoch"]):
+                known = known[-1:]  # it holds the mean already
+            if known:
+                mean = sum(steps * row[name] for steps, row in known) / sum(steps for steps, _ in known)
+                found.append((known[-1][1]["epoch"], mean))
+        return found
+
+    def by_steps(self) -> list[dict[str, float]]:
+        """The rows that are means over a few steps; of epochs that are too short for one, those of the epoch."""
+        found = []
+        for rows in self._epochs():
+            within = [row for _, row in rows if not is_epoch_end(row["epoch"])]
+            found += within or [rows[-1][1]]
+        return found
+
+    def _epochs(self) -> Iterator[list[tuple[float, dict[str, float]]]]:
+        """The rows of each epoch, with the number of steps since the row before."""
+        steps = [max(row["step"] - before["step"], 1.0) for before, row in pairwise([{"step": 0.0}, *self.rows])]
+        with_steps = zip(steps, self.rows, strict=True)
+        for _, rows in groupby(with_steps, key=lambda pair: math.ceil(pair[1]["epoch"] - 1e-6)):
+            yield list(rows)
 
 
 def read_run(folder: Path, *, finished: bool = True) -> Run:

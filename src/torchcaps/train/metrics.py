@@ -10,18 +10,19 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 
 from torchcaps.classifier import Evaluation
 from torchcaps.runs.folder import METRICS
-from torchcaps.runs.metrics import Row, append, start_file
+from torchcaps.runs.metrics import COLUMNS, Row, append, start_file
 from torchcaps.train.module import TrainingModule
+from torchcaps.types import Classified
 
 EVERY = 10  # steps to a row
 SUMS = ("images", "wrong", "output_loss", "reconstruction_loss")
 
 
 class Metrics(Callback):
-    """Gathers what the steps count into rows, one every few steps and one at each epoch's end, and writes them.
+    """Gathers what the steps count into rows and writes them.
 
-    What was counted since the last row belongs to the checkpoint: a resumed run writes the rows of one that was not
-    interrupted, but for the times.
+    A row every few steps holds the means since the row before, that of an epoch's end the means over the epoch. What
+    was counted belongs to the checkpoint: a resumed run writes the rows of one that was not interrupted, but for times.
     """
 
     def __init__(
@@ -74,17 +75,19 @@ class Metrics(Callback):
         self._row_seconds, self._batch_clock = self._row_seconds + now - self._batch_clock, now
         is_last = batch_idx + 1 >= trainer.num_training_batches  # its row waits for the validation
         if trainer.global_step % EVERY == 0 and not is_last:
-            self._write_row(trainer, pl_module, None)
+            self._write_row(trainer, pl_module)
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        validation: Row = {}
         if self.validate is not None:
             found = self.validate()
-            total = over_processes(trainer, {"wrong": found.wrong, "images": len(found.label)})
+            images, summed = len(found.label), output_loss(pl_module, found) * len(found.label)
+            total = over_processes(trainer, {"wrong": found.wrong, "images": images, "loss": summed})
             self.validation_error = total["wrong"] / total["images"]
-        self._write_row(trainer, pl_module, self.validation_error)
-        self._epoch_is_over = True
-        if self.validation_error is not None:  # for callbacks that monitor it, as Lightning's own do
+            validation = {"validation_error": self.validation_error, "validation_loss": total["loss"] / total["images"]}
+            # for callbacks that monitor it, as Lightning's own do
             pl_module.log("validation_error", self.validation_error, logger=False)
+        self._write_row(trainer, pl_module, ends_epoch=True, validation=validation)
         for logger in trainer.loggers:
             logger.save()  # on the disk, whatever happens next
 
@@ -107,12 +110,22 @@ class Metrics(Callback):
     def _elapsed(self) -> float:
         return self.seconds + time.perf_counter() - self._clock
 
-    def _write_row(self, trainer: Trainer, module: LightningModule, validation_error: float | None) -> None:
+    def _write_row(
+        self, trainer: Trainer, module: LightningModule, *, ends_epoch: bool = False, validation: Row | None = None
+    ) -> None:
         assert isinstance(module, TrainingModule)
-        total = over_processes(trainer, self._since_row)
-        images, seconds = max(1.0, total["images"]), max(1e-9, self._row_seconds)
+        if self._epoch_is_over:
+            self._epoch = dict.fromkeys(self._epoch, 0.0)
+        total = {**over_processes(trainer, self._since_row), "seconds": self._row_seconds}
+        for name, value in total.items():
+            self._epoch[name] += value
+        self._since_row, self._row_seconds = dict.fromkeys(SUMS, 0.0), 0.0
+        self._epoch_is_over = ends_epoch
+        if ends_epoch:
+            total = self._epoch
+        images, seconds = max(1.0, total["images"]), max(1e-9, total["seconds"])
         recipe = module.recipe
-        row: Row = {
+        row: Row = dict.fromkeys(COLUMNS) | {
             "step": trainer.global_step,
             "epoch": trainer.global_step / module.steps_per_epoch,
             "seconds": self._elapsed(),
@@ -123,18 +136,21 @@ class Metrics(Callback):
             "output_loss": total["output_loss"] / images,
             "reconstruction_loss": total["reconstruction_loss"] / images if recipe.has_decoder else None,
             "training_error": total["wrong"] / images if self.has_training_error else None,
-            "validation_error": validation_error,
+            **(validation or {}),
         }
-        if self._epoch_is_over:
-            self._epoch, self._epoch_is_over = dict.fromkeys(self._epoch, 0.0), False
-        for name, value in {**total, "seconds": seconds}.items():
-            self._epoch[name] += value
-        self._since_row, self._row_seconds = dict.fromkeys(SUMS, 0.0), 0.0
         if trainer.is_global_zero:
             append(self.path, row)
         known = {name: value for name, value in row.items() if value is not None and name != "step"}
         for logger in trainer.loggers:
             logger.log_metrics(known, trainer.global_step)
+
+
+def output_loss(module: LightningModule, found: Evaluation) -> float:
+    """The recipe's loss on the activations of an evaluation, with the present margin: a mean over its images."""
+    assert isinstance(module, TrainingModule)
+    # no loss looks at the poses; and softmax's activations give the cross entropy of their logits
+    poses = found.activation.new_empty(*found.activation.shape, 0)
+    return module.output_loss(Classified(poses, found.activation), found.label).item()
 
 
 def over_processes(trainer: Trainer, sums: dict[str, float]) -> dict[str, float]:

@@ -100,7 +100,7 @@ class TrainingModule(LightningModule):
 
     def output_loss(self, output: Classified | Scores, label: Tensor) -> Tensor:
         """The recipe's loss on the class activations, at this step."""
-        weight = None if self.class_weights is None else self.class_weights[label]  # [B]
+        weight = None if self.class_weights is None else self.class_weights.to(label.device)[label]  # [B]
         if self.recipe.optimisation.loss == "spread":
             return spread_loss(output.activation, label, self.margin, sample_weight=weight)
         if self.recipe.optimisation.loss == "margin":
