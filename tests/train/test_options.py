@@ -12,6 +12,7 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 
 from support import tiny_hybrid
+from torchcaps.classifier import Evaluation
 from torchcaps.errors import UserError
 from torchcaps.functional.losses import activation_cross_entropy, margin_loss, spread_loss
 from torchcaps.models import create_model
@@ -35,8 +36,10 @@ def with_errors(monkeypatch: pytest.MonkeyPatch, errors: list[float]) -> None:
     original = metrics_module.Metrics.on_train_epoch_end
 
     def on_train_epoch_end(self: Any, trainer: Any, module: Any) -> None:
-        self.validate = None
-        self.validation_error = errors[trainer.current_epoch]
+        wrong = torch.arange(100) < round(100 * errors[trainer.current_epoch])  # [N]
+        activation = torch.stack([~wrong, wrong], 1).float()  # [N, classes]
+        label = torch.zeros(100, dtype=torch.int64)
+        self.validate = lambda: Evaluation(classes=("a", "b"), label=label, activation=activation)
         original(self, trainer, module)
 
     monkeypatch.setattr(metrics_module.Metrics, "on_train_epoch_end", on_train_epoch_end)
