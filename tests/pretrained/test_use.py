@@ -135,7 +135,9 @@ def test_files_that_are_not_what_was_shipped(tiny: Path, file: str) -> None:
 
 def test_a_folder_of_that_name_comes_first(tiny: Path, run: Path) -> None:
     Path("tiny").mkdir()
-    with pytest.raises(ModelFileError, match=r"tiny has no model.safetensors: .*the pretrained network is pretrained:tiny"):
+    with pytest.raises(
+        ModelFileError, match=r"tiny has no model.safetensors: .*the pretrained network is pretrained:tiny"
+    ):
         torchcaps.load("tiny")
     for ours in (shipped_folder("tiny"), "pretrained:tiny", Path("pretrained:tiny")):
         assert torchcaps.load(ours).classes[0] == "0"
