@@ -36,7 +36,7 @@ def ways(pretrained: str) -> dict[str, dict[str, Any]]:
 def choose(labels: Tensor, per_class: int, seed: int) -> Tensor:
     """Indices of so many random images of each class, ascending ``[classes * per_class]``."""
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))  # [N]
-    chosen = [order[labels[order] == label][:per_class] for label in labels.unique()]
+    chosen = [order[labels[order] == label][:per_class] for label in range(int(labels.max()) + 1)]
     return torch.cat(chosen).sort().values
 
 
