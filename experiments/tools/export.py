@@ -59,7 +59,9 @@ def export(run: Path, name: str, *, root: Path | None = None, note: str = "", ou
     note = note or origin.note
     classifier = load(run)
     check_half(classifier.network.state_dict())
-    classifier.card = {"recipe": recipe.with_fields(root=None).as_json(), "result": about.result}  # no folders of ours
+    source = recipe.network.pretrained
+    told = recipe.with_just(root=None, pretrained=source and Path(source).name)  # no folders of ours
+    classifier.card = {"recipe": told.as_json(), "result": about.result}
     output.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=output) as workshop:  # until all is there, what was shipped before stays whole
         folder = Path(workshop)

@@ -135,14 +135,25 @@ def test_files_that_are_not_what_was_shipped(tiny: Path, file: str) -> None:
 
 def test_a_folder_of_that_name_comes_first(tiny: Path, run: Path) -> None:
     Path("tiny").mkdir()
-    with pytest.raises(ModelFileError, match=r"tiny has no model.safetensors: .*shipped_folder\('tiny'\)"):
+    with pytest.raises(
+        ModelFileError, match=r"tiny has no model.safetensors: .*the pretrained network is pretrained:tiny"
+    ):
         torchcaps.load("tiny")
-    assert torchcaps.load(shipped_folder("tiny")).classes[0] == "0"
+    for ours in (shipped_folder("tiny"), "pretrained:tiny", Path("pretrained:tiny")):
+        assert torchcaps.load(ours).classes[0] == "0"
     for file in ("model.safetensors", "model.json"):
         shutil.copy(run / file, Path("tiny") / file)
     mine, shipped_network = torchcaps.load("tiny"), create_model("hybrid32", pretrained="tiny")
     weight = "class_capsules.weight"
     assert not torch.equal(mine.network.state_dict()[weight], shipped_network.state_dict()[weight])  # not rounded
+    for ours in (
+        torchcaps.load("pretrained:tiny").network,
+        create_model("hybrid32", pretrained="pretrained:tiny"),
+        create_model("hybrid32", pretrained="tiny"),
+    ):
+        assert torch.equal(ours.state_dict()[weight], shipped_network.state_dict()[weight])
+    with pytest.raises(OptionError, match="no pretrained network 'huge'; there are tiny"):
+        torchcaps.load("pretrained:huge")
 
 
 def test_commands_take_the_name(tiny: Path, run: Path, capsys: Output) -> None:
@@ -151,6 +162,9 @@ def test_commands_take_the_name(tiny: Path, run: Path, capsys: Output) -> None:
     found = json.loads(capsys.readouterr().out)
     entry = shipped.read_manifest(tiny)["tiny"]
     assert (found["wrong"], found["images"], found["data"]) == (entry["wrong"], 30, "mnist")
+    Path("tiny").mkdir()  # which a plain name would mean
+    evaluate_command([Path("pretrained:tiny")], root=root, json=True)
+    assert json.loads(capsys.readouterr().out)["wrong"] == entry["wrong"]
     Image.new("L", (20, 20)).save("black.png")
-    predict_command(Path("tiny"), [Path("black.png")], json=True)
+    predict_command(Path("pretrained:tiny"), [Path("black.png")], json=True)
     assert json.loads(capsys.readouterr().out)["images"][0]["class"] in "0123456789"

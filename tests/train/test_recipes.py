@@ -229,7 +229,7 @@ def test_help_explains_each_field(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert exit_info.value.code == 0
     lines = [line.strip("│ ") for line in capsys.readouterr().out.splitlines()] + ["--"]
     starts = [number for number, line in enumerate(lines) if line.startswith("--")]
-    for name in [*PART_OF, "name", "output", "resume", "devices", "nodes"]:
+    for name in [*PART_OF, "name", "output", "resume", "devices", "nodes", "device", "precision"]:
         option = f"--{name.replace('_', '-')}"
         [place] = [number for number in starts if lines[number].startswith((f"{option} ", f"{option},"))]
         text = " ".join(lines[place : next(start for start in starts if start > place)])
@@ -253,7 +253,7 @@ def test_recipe_of_a_run(begun: Path, recipe: Recipe, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     ("extra", "named"),
-    [(["--epochs", "9"], "--epochs"), (["--no-residual"], "--no-residual"), (["--output", "other"], "--output")],
+    [(["--rate", "9"], "--rate"), (["--no-residual"], "--no-residual"), (["--output", "other"], "--output")],
 )
 def test_resume_with_other_fields(begun: Path, extra: list[str], named: str) -> None:
     with pytest.raises(OptionError, match=f"leave {named} out"):

@@ -43,7 +43,7 @@ def network_of(follows: Recipe, splits: Splits) -> Classifier:
 
 def bare_step(follows: Recipe, splits: Splits, steps: int) -> float:
     """Forward, loss, backward and optimiser on one batch again and again: seconds of a step."""
-    from torchcaps.train.loop import accelerator
+    from torchcaps.train.devices import accelerator
     from torchcaps.train.module import TrainingModule
 
     classifier, device = network_of(follows, splits), accelerator()

@@ -22,7 +22,7 @@ from torchcaps.models.files import (
     load_weights,
     read_card,
 )
-from torchcaps.models.pretrained import list_pretrained, listing, shipped_folder
+from torchcaps.models.pretrained import PREFIX, list_pretrained, listing, shipped_folder
 
 
 def save(classifier: Classifier, folder: str | Path) -> Path:
@@ -53,7 +53,8 @@ def save(classifier: Classifier, folder: str | Path) -> Path:
 def load(path: str | Path) -> Classifier:
     """The classifier that a training run left, ready to use: its folder, or the path of its ``model.safetensors``.
 
-    Where there is no such folder or file, also the name of a network inside the package: see `list_pretrained`.
+    Where there is no such folder or file, also the name of a pretrained network: see `list_pretrained`. It is always
+    that one with a prefix, as in ``load("pretrained:mnist")``.
 
     >>> load("runs/turntable-frem-quick-1").predict(images).names  # doctest: +SKIP
     ['animal', 'car']
@@ -86,6 +87,8 @@ def from_card(card: dict[str, Any], path: Path) -> Classifier:
 
 def find_files(path: Path) -> tuple[Path, Path]:
     """The weights and the card of a run, or what to do about their absence."""
+    if str(path).startswith(PREFIX):
+        path = shipped_folder(str(path))
     is_pretrained = str(path) in list_pretrained()
     # Those of os.path: pathlib's raise where a folder above may not be entered.
     if not os.path.exists(path):  # the user's own files come first: no name of ours may stand in for them
@@ -97,7 +100,7 @@ def find_files(path: Path) -> tuple[Path, Path]:
         path = shipped_folder(str(path))
     weights = path / WEIGHTS if os.path.isdir(path) else path
     if not os.path.isfile(weights):
-        hidden = f"; the pretrained network is in torchcaps.models.shipped_folder({str(path)!r})"
+        hidden = f"; the pretrained network is {PREFIX}{path}"
         raise ModelFileError(
             f"{path} has no {WEIGHTS}: finish an interrupted run with torchcaps train --resume {path}"
             + hidden * is_pretrained

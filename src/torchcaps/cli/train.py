@@ -9,11 +9,13 @@ import tyro
 from torchcaps.data.specs import SPECS
 from torchcaps.errors import OptionError, UserError
 from torchcaps.report import write_report
+from torchcaps.train.devices import Device, Precision
 from torchcaps.train.recipe import Recipe, read_recipe
 from torchcaps.train.recipes import folder_recipe, recipe
+from torchcaps.train.resume import check_longer
 from torchcaps.train.run import Finished
 
-OWN_OPTIONS = ("--output", "--resume", "--devices", "--nodes")  # of the run, not of its recipe
+OWN_OPTIONS = ("--output", "--resume", "--devices", "--nodes", "--device", "--precision")  # of the run, not its recipe
 
 
 def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]:
@@ -22,17 +24,25 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
     asks_for_help = "-h" in rest or "--help" in rest
     resumed = None if asks_for_help else _value(rest, "--resume")
     if resumed is not None:
-        given = [argument for argument in rest if argument.startswith("--") and not argument.startswith(OWN_OPTIONS)]
+        given = [
+            argument
+            for argument in rest
+            if argument.startswith("--") and argument.partition("=")[0] not in (*OWN_OPTIONS, "--epochs")
+        ]
         if name is not None or given:
             extra = " ".join([name] if name else given)
             raise OptionError(
-                f"--resume continues the run with its own settings: leave {extra} out, or start a new run"
+                f"--resume continues the run with its own settings: leave {extra} out, or start a new run; "
+                "only --epochs may be larger, to extend a finished run"
             )
         if _value(rest, "--output") is not None:
             raise OptionError("--resume continues in the run's own folder: leave --output out")
         start = read_recipe(Path(resumed))
     else:
         start = recipe(name) if name else _recipe_for(_value(rest, "--data"))
+        pretrained = None if asks_for_help else _value(rest, "--pretrained")
+        if pretrained is not None:
+            start = start.with_fields(pretrained=pretrained)
 
     def train(
         recipe: Annotated[Recipe, tyro.conf.arg(name=""), tyro.conf.OmitArgPrefixes] = start,
@@ -40,6 +50,8 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
         resume: Path | None = None,
         devices: int = 1,
         nodes: int = 1,
+        device: Device = "auto",
+        precision: Precision | None = None,
     ) -> None:
         """Train a network: torchcaps train [RECIPE] [--field value ...].
 
@@ -48,24 +60,32 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
         or turntable; METHOD is frem, frms, em or cnn. The default is turntable-frem-quick: two minutes on two idle
         cores, no download. With --data FOLDER the default is a recipe that suits the images in the folder.
 
+        With --pretrained, it fine-tunes a network that was trained before.
+
         Ctrl-C finishes the current step, saves a checkpoint and stops; --resume continues.
 
         Args:
             recipe: The recipe's fields.
             output: The run folder; default: runs/NAME-NUMBER.
-            resume: The folder of an interrupted run, to resume it.
+            resume: The folder of an interrupted run, to resume it; or of a finished one, to extend it to --epochs.
             devices: Processes (or GPUs) per machine.
             nodes: Machines; torchrun or SLURM starts the processes.
+            device: Where to train; auto is a CUDA GPU where there is one, or else the CPU.
+            precision: Bits of the computations: 32, or a mix with bfloat16 or float16. By default 32, or the resumed
+                run's.
         """
         from torchcaps.train.run import require_lightning
         from torchcaps.train.run import train as run
 
         require_lightning()
         from torchcaps.train.checkpoints import Interrupted
-        from torchcaps.train.loop import is_first_process, resources
+        from torchcaps.train.loop import Resources, is_first_process, resources
 
         try:
-            finished = run(recipe, output=output, resume=resume, resources=resources(devices, nodes))
+            asked = Resources(devices=devices, nodes=nodes, device=device, precision=precision)
+            if resume is not None and _value(rest, "--epochs") is not None:
+                check_longer(resume, recipe.optimisation.epochs)
+            finished = run(recipe, output=output, resume=resume, resources=resources(asked))
         except Interrupted as interrupted:
             if not is_first_process():
                 return  # one that ends with an error would have the first one killed

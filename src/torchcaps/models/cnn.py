@@ -46,6 +46,10 @@ class BaselineCnn(Network):
         self.layers = pooled_convolutions(in_channels, sizes, conv_init=conv_init, norm=norm, **factory)
         self.layers.append(convolution(sizes[-1][0], num_classes, 3, conv_init, **factory))
 
+    @property
+    def head(self) -> tuple[str, ...]:
+        return (f"layers.{len(self.layers) - 1}.",)
+
     def forward(self, image: Tensor) -> Scores:
         """``[B, in_channels, S, S]`` -> activation and logits ``[B, num_classes]``."""
         self.check_image(image)

@@ -131,6 +131,10 @@ class HybridNetwork(Network):
         )
         self.decoder = Decoder(num_classes, in_channels, conv_init=conv_init, **factory) if decoder else None
 
+    @property
+    def head(self) -> tuple[str, ...]:
+        return ("class_capsules.", "decoder.")
+
     def forward(self, image: Tensor) -> Classified:
         """``[B, in_channels, S, S]`` -> pose ``[B, num_classes, 16]``, activation ``[B, num_classes]``."""
         self.check_image(image)

@@ -20,6 +20,15 @@ class Network(nn.Module):
         self.num_classes, self.in_channels, self.image_size = num_classes, in_channels, image_size
         self.conv_init = conv_init
 
+    @property
+    def head(self) -> tuple[str, ...]:
+        """How the names of the weights begin that belong to one set of classes; all others are the body."""
+        return ()
+
+    def is_body(self, name: str) -> bool:
+        """Whether a weight or a layer of that name is of the body, which fine-tuning keeps."""
+        return not f"{name}.".startswith(self.head)
+
     def reset_parameters(self) -> None:
         """Start all weights anew."""
         for part in self.children():

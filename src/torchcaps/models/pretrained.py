@@ -12,6 +12,7 @@ from torchcaps.models.files import CARD, WEIGHTS, load_weights, read_card
 from torchcaps.models.network import Network
 
 MANIFEST = "manifest.json"
+PREFIX = "pretrained:"  # of a name that no folder or file of the user's may stand in for
 
 
 class PretrainedError(UserError):
@@ -45,6 +46,7 @@ def listing() -> str:
 
 def shipped_folder(name: str) -> Path:
     """The folder of a trained network, its files checked: what ``torchcaps.load`` takes."""
+    name = name.removeprefix(PREFIX)
     root = weights_folder()
     if root is None or name not in list_pretrained():
         raise OptionError(f"there is no pretrained network {name!r}; available: {listing()}")
@@ -87,7 +89,7 @@ def pretrained_network(
     ``build`` makes the ``model``; ``given`` are the caller's options, which may only say what the network is anyway;
     ``defaults`` are those of the options that its file leaves out.
     """
-    if name not in list_pretrained(model):
+    if name.removeprefix(PREFIX) not in list_pretrained(model):
         raise OptionError(f"model {model!r} has no pretrained weights {name!r}; available: {listing()}")
     folder = shipped_folder(name)
     options = read_card(folder / CARD)["options"]

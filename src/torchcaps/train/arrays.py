@@ -24,6 +24,7 @@ from torchcaps.runs.folder import BEST, METRICS
 from torchcaps.runs.metrics import read_rows
 from torchcaps.runs.text import count
 from torchcaps.train.assemble import folder_side, make_classifier, make_pipeline
+from torchcaps.train.devices import DEFAULT_PRECISION, Device, Precision
 from torchcaps.train.own_data import (
     OwnData,
     Reading,
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from lightning.pytorch import Callback
     from lightning.pytorch.loggers import Logger
 
+    from torchcaps.train.loop import Resources
+
 OF_STORED_SETS = ("name", "data", "root", "full", "camera", "viewpoint", "checkpoint_every")
 OUT_OF_SPACE = "training keeps its checkpoints in a temporary folder: free space there, or set TMPDIR to another disk"
 
@@ -54,6 +57,8 @@ def fit(
     workers: int | None = None,
     callbacks: Sequence["Callback"] = (),
     loggers: Sequence["Logger"] = (),
+    device: Device = "auto",
+    precision: Precision = DEFAULT_PRECISION,
     progress: bool = True,
     **changes: Any,
 ) -> Classifier:
@@ -74,6 +79,7 @@ def fit(
     A dataset or folder that would take more than 2 GB in memory is read anew in each epoch, by ``workers`` processes;
     ``stream=True`` always does so, ``stream=False`` never. The batches are the same either way.
 
+    ``device`` is ``"cpu"``, ``"cuda"``, ``"mps"`` or what there is; ``precision`` is ``"32"``, ``"bf16"`` or ``"16"``.
     ``callbacks`` and ``loggers`` are Lightning's. ``changes`` are fields of the quick :class:`Recipe` that it follows:
     ``epochs=20``, ``size=64, model="hybrid64"``, ``routing="em"``, ``patience=3``, ``class_weights="balanced"``.
 
@@ -90,6 +96,9 @@ def fit(
         raise OptionError(
             f"{', '.join(meaningless)}: for data sets and folders, not for arrays; leave it out, or use torchcaps.train"
         )
+    from torchcaps.train.loop import Resources
+
+    resources = Resources(device=device, precision=precision)
     console = Console(quiet=not progress)
     own, beside = own_images(images, labels, skip_bad=bool(changes.get("skip_bad")))
     how, given = own_validation(validation)
@@ -104,7 +113,7 @@ def fit(
     reading = Reading(side=side, streamed=streamed, workers=readers, seed=recipe.optimisation.seed)
     data = read(own, beside if given is None else given, reading, recipe.data)
     with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
-        return _fit(recipe, data, callbacks, loggers, console)
+        return _fit(recipe, data, resources, callbacks, loggers, console)
 
 
 def recipe_for(images: Any, own: OwnImages, validation: Validation, changes: dict[str, Any]) -> Recipe:
@@ -120,10 +129,15 @@ def recipe_for(images: Any, own: OwnImages, validation: Validation, changes: dic
 
 
 def _fit(
-    recipe: Recipe, data: OwnData, callbacks: Sequence["Callback"], loggers: Sequence["Logger"], console: Console
+    recipe: Recipe,
+    data: OwnData,
+    resources: "Resources",
+    callbacks: Sequence["Callback"],
+    loggers: Sequence["Logger"],
+    console: Console,
 ) -> Classifier:
     from torchcaps.train.checkpoints import Interrupted
-    from torchcaps.train.loop import Resources, follow, keep_chosen
+    from torchcaps.train.loop import follow, keep_chosen
 
     torch.manual_seed(recipe.optimisation.seed)
     classifier = untrained(recipe, data)
@@ -136,7 +150,7 @@ def _fit(
                 data.train,
                 data.validation,
                 folder,
-                resources=Resources(),
+                resources=resources,
                 console=console,
                 callbacks=callbacks,
                 loggers=loggers,

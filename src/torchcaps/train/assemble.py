@@ -22,6 +22,7 @@ from torchcaps.data import (
     viewpoint_splits,
 )
 from torchcaps.errors import OptionError
+from torchcaps.train.fine_tuning import take_body
 from torchcaps.train.recipe import DataSettings, ImageSettings, Recipe
 
 
@@ -119,8 +120,8 @@ def make_pipeline(recipe: Recipe, splits: Splits) -> Pipeline:
         raise OptionError(f"invalid image settings: {error}") from error
 
 
-def make_classifier(recipe: Recipe, splits: Splits, pipeline: Pipeline) -> Classifier:
-    """The recipe's network, at its start."""
+def make_classifier(recipe: Recipe, splits: Splits, pipeline: Pipeline, *, begun: bool = False) -> Classifier:
+    """The recipe's network, at its start; of a run that has ``begun``, a checkpoint will bring the pretrained body."""
     options: dict[str, Any] = {
         "num_classes": len(splits.classes),
         "in_channels": splits.train.images.shape[1],
@@ -130,6 +131,10 @@ def make_classifier(recipe: Recipe, splits: Splits, pipeline: Pipeline) -> Class
     if recipe.network.has_capsules:
         options["decoder"] = recipe.has_decoder
     try:
-        return Classifier(recipe.network.model, options, pipeline, splits.classes, {"recipe": recipe.as_json()})
+        about = {"recipe": recipe.as_json()}
+        classifier = Classifier(recipe.network.model, options, pipeline, splits.classes, about)
     except (TypeError, ValueError) as error:
         raise OptionError(f"invalid network settings: {error}") from error
+    if recipe.network.pretrained is not None and not begun:
+        take_body(recipe.network.pretrained, classifier)
+    return classifier

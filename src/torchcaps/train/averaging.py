@@ -34,6 +34,11 @@ class MeanOfWeights(Callback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.steps, self.mean = state_dict["steps"], state_dict["mean"]
 
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        assert isinstance(pl_module, TrainingModule)
+        if trainer.global_step == pl_module.cycle_start:  # what was averaged before belongs to a run that has ended
+            self.steps, self.mean = 0, {}
+
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
@@ -55,5 +60,7 @@ class MeanOfWeights(Callback):
 
     def _put_in_place(self, module: TrainingModule) -> None:
         module.network.load_state_dict(self.mean, strict=False)
+        if module.recipe.network.freeze:  # then all norms are in the body
+            return
         self.fresh.set_epoch(module.recipe.optimisation.epochs)
         update_bn(islice(self.fresh, STATISTICS_BATCHES), module.network, module.device)

@@ -29,6 +29,16 @@ from torchcaps.train.averaging import MeanOfWeights
 from torchcaps.train.batch_norm import shared_batch_norm
 from torchcaps.train.checkpoints import Checkpoints, WholeFiles, read_checkpoint
 from torchcaps.train.class_weights import class_weights
+from torchcaps.train.devices import (
+    DEFAULT_PRECISION,
+    OF_LIGHTNING,
+    Device,
+    Precision,
+    accelerator,
+    check_devices,
+    check_precision,
+)
+from torchcaps.train.frozen import FrozenBody
 from torchcaps.train.metrics import Metrics
 from torchcaps.train.module import TrainingModule
 from torchcaps.train.progress import ProgressLine
@@ -40,31 +50,34 @@ CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EACCES
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What a run may use: processes (or GPUs) on each machine, and machines."""
+    """What a run may use: processes (or GPUs) on each machine, and machines; of which kind, and with how many bits."""
 
     devices: int = 1
     nodes: int = 1
+    device: Device = "auto"
+    precision: Precision | None = None  # 32, or that of the run that is resumed
 
     def __post_init__(self) -> None:
         if self.devices < 1 or self.nodes < 1:
             raise OptionError(f"devices is {self.devices}, nodes is {self.nodes}: expected at least 1 of each")
+        check_devices(self.accelerator, self.devices)
+        check_precision(self.precision or DEFAULT_PRECISION, self.accelerator)
+
+    @property
+    def accelerator(self) -> str:
+        return accelerator(self.device)
 
     @property
     def processes(self) -> int:
         return self.devices * self.nodes
 
 
-def resources(devices: int, nodes: int) -> Resources:
-    """As asked for, or as ``torchrun`` has started us."""
+def resources(asked: Resources) -> Resources:
+    """As asked for, or as many processes as ``torchrun`` has started."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
-        return Resources(devices=devices, nodes=nodes)
+        return asked
     local = int(os.environ["LOCAL_WORLD_SIZE"])
-    return Resources(devices=local, nodes=int(os.environ["WORLD_SIZE"]) // local)
-
-
-def accelerator() -> str:
-    """Where a run trains."""
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    return replace(asked, devices=local, nodes=int(os.environ["WORLD_SIZE"]) // local)
 
 
 def is_first_process() -> bool:
@@ -90,19 +103,21 @@ def follow(
     callbacks: Sequence[Callback] = (),
     loggers: Sequence[Logger] = (),
     advice: str | None = None,
+    former_epochs: Sequence[int] = (),
 ) -> Metrics:
     """Train a classifier as a recipe says; with ``resume`` continue from the folder's last checkpoint.
 
     In the end the classifier has the recipe's choice of weights: the last, their mean over the last epochs, or those
-    best on validation. ``callbacks`` and ``loggers`` are Lightning's, beside ours. ``advice`` is what to do where the
-    folder can no longer be written; default: to resume.
+    best on validation. ``former_epochs`` are the lengths that the run had before it was extended. ``callbacks`` and
+    ``loggers`` are Lightning's, beside ours. ``advice`` is what to do where the folder can no longer be written, by
+    default to resume.
     """
     pipeline = classifier.pipeline
     settings = recipe.optimisation
     make_loader = partial(BatchLoader, seed=settings.seed, rank=rank(), world_size=resources.processes)
     training = make_loader(train, pipeline, batch_size=settings.batch_size, train=True, mixup=recipe.images.mixup)
     weights = class_weights(settings.class_weights, train.labels, classifier.classes)
-    module = TrainingModule(classifier.network, recipe, len(training), weights)
+    module = TrainingModule(classifier.network, recipe, len(training), weights, former_epochs)
     checkpoint = folder / LAST if resume else None
     step = 0 if checkpoint is None else check_checkpoint(checkpoint, module, training)
     validate = None
@@ -113,7 +128,8 @@ def follow(
         prepared = classifier.prepare(part) if isinstance(part, Split) else part
         validate = partial(evaluate_any, classifier, prepared)
     metrics = Metrics(folder, training_error=not recipe.images.mixup, validate=validate)
-    ours: list[Callback] = [metrics]  # and all that has a state comes before the checkpoints, which hold it
+    # what has a state comes before the checkpoints, which hold it
+    ours: list[Callback] = [metrics, *([FrozenBody()] if recipe.network.freeze else [])]
     if settings.average_epochs:
         fresh = make_loader(training.split, pipeline, batch_size=settings.batch_size, train=True)
         ours.append(MeanOfWeights(settings.average_epochs, fresh))
@@ -124,7 +140,8 @@ def follow(
     with quiet_lightning(), norms:
         trainer = Trainer(
             max_epochs=settings.epochs,
-            accelerator=accelerator(),
+            accelerator=resources.accelerator,
+            precision=OF_LIGHTNING[resources.precision or DEFAULT_PRECISION],
             devices=resources.devices,
             num_nodes=resources.nodes,
             strategy=_strategy(recipe, resources),
@@ -166,7 +183,7 @@ def keep_chosen(recipe: Recipe, classifier: Classifier, folder: Path) -> None:
 def _strategy(recipe: Recipe, resources: Resources) -> DDPStrategy | str:
     if resources.processes == 1:
         return "auto"
-    backend = "nccl" if torch.cuda.is_available() else "gloo"
+    backend = "nccl" if resources.accelerator == "cuda" else "gloo"
     # Then the convolution of the activations has no gradient, which processes that share gradients have to know.
     unused = not routing_method(recipe.network.routing).uses_activation
     return DDPStrategy(process_group_backend=backend, find_unused_parameters=unused)

@@ -1,5 +1,6 @@
 """What a step is."""
 
+from collections.abc import Sequence
 from typing import Any, TypedDict
 
 import torch
@@ -46,18 +47,39 @@ class TrainingModule(LightningModule):
     class_weights: Tensor | None
 
     def __init__(
-        self, network: Network, recipe: Recipe, steps_per_epoch: int, class_weights: Tensor | None = None
+        self,
+        network: Network,
+        recipe: Recipe,
+        steps_per_epoch: int,
+        class_weights: Tensor | None = None,
+        former_epochs: Sequence[int] = (),
     ) -> None:
-        """``class_weights [classes]`` are factors on the loss of each image, by its class."""
+        """``class_weights [classes]`` are factors on the loss of each image, by its class.
+
+        ``former_epochs`` are the lengths at which the run was at an end before, and then extended.
+        """
         super().__init__()
         self.network, self.recipe, self.steps_per_epoch = network, recipe, steps_per_epoch
         self.register_buffer("class_weights", class_weights, persistent=False)  # the recipe and the data have them
+        self.first_epochs = former_epochs[0] if former_epochs else recipe.optimisation.epochs
+        self.cycle_start = steps_per_epoch * (former_epochs[-1] if former_epochs else 0)
 
     @property
     def margin(self) -> float:
         """Of the spread loss, now."""
-        epochs = self.recipe.optimisation.epochs
-        return spread_margin(self.global_step, steps_per_epoch=self.steps_per_epoch, epochs=epochs)
+        return spread_margin(self.global_step, steps_per_epoch=self.steps_per_epoch, epochs=self.first_epochs)
+
+    def rate_share(self, step: int) -> float:
+        """Of the highest rate, at a step; an extended run has a new cycle over the epochs that were added."""
+        settings = self.recipe.optimisation
+        # Not asked of the trainer, which would then set its loaders up too early, and lose where they were.
+        steps = settings.epochs * self.steps_per_epoch - self.cycle_start
+        return rate_at(step - self.cycle_start, steps=steps, schedule=settings.schedule, warm_up=settings.warm_up)
+
+    def on_train_start(self) -> None:
+        scheduler: Any = self.lr_schedulers()
+        for group, highest in zip(scheduler.optimizer.param_groups, scheduler.base_lrs, strict=True):
+            group["lr"] = highest * self.rate_share(self.global_step)  # a checkpoint has the rate of the cycle before
 
     def training_step(self, batch: Batch | MixedBatch, batch_idx: int) -> Counts:
         output = self.network(batch.image)
@@ -111,8 +133,6 @@ class TrainingModule(LightningModule):
 
     def configure_optimizers(self) -> Any:
         settings = self.recipe.optimisation
-        # Not asked of the trainer, which would then set its loaders up too early, and lose where they were.
-        steps = settings.epochs * self.steps_per_epoch
         layers = [layer for layer in self.network.modules() if isinstance(layer, RoutedLayer)]
         matrices = [layer.weight for layer in layers]
         bandwidths = [layer.log_bandwidth for layer in layers if layer.log_bandwidth is not None]
@@ -124,7 +144,5 @@ class TrainingModule(LightningModule):
         if bandwidths:  # decay would pull them to 1, which is no smaller than another bandwidth
             groups.append({"params": bandwidths, "lr": settings.rate, "weight_decay": 0.0})
         optimizer = torch.optim.AdamW(groups, weight_decay=settings.weight_decay, eps=ADAM_EPSILON)
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: rate_at(step, steps=steps, schedule=settings.schedule, warm_up=settings.warm_up)
-        )
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self.rate_share)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}

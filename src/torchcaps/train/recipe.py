@@ -133,10 +133,18 @@ class NetworkSettings:
     """Class capsules share their matrices over all places."""
     class_coordinates: bool = False
     """Add the coordinates of a place to the votes for the classes."""
+    pretrained: str | None = None
+    """Fine-tune: start from the body of this run's network, or of a pretrained one by name, with its settings."""
+    freeze: bool = False
+    """Of a pretrained network, train the new class layer and decoder only."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
         check_types(self, most={"first_channels": MOST_CHANNELS, "iterations": LIMITS["iterations"]})
+        if self.freeze and self.pretrained is None:
+            raise RecipeError(
+                "freeze is for the body of a pretrained network: give pretrained with it, or leave it out"
+            )
         if self.model not in list_models():
             raise RecipeError(f"model is {self.model!r}, expected one of {', '.join(list_models())}")
         for name in WINDOWS:
@@ -156,9 +164,8 @@ class NetworkSettings:
         return options | (self.routing_options if self.has_capsules else {})
 
 
-OF_CAPSULES = tuple(
-    item.name for item in fields(NetworkSettings) if item.name not in ("model", "first_channels", "conv_init", "norm")
-)
+OF_ALL_NETWORKS = ("model", "first_channels", "conv_init", "norm", "pretrained", "freeze")
+OF_CAPSULES = tuple(item.name for item in fields(NetworkSettings) if item.name not in OF_ALL_NETWORKS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +265,18 @@ class Recipe:
         return cls().with_fields(**changes)
 
     def with_fields(self, **changes: Any) -> Self:
-        """The recipe with other values of some fields, whichever part they are of."""
+        """The recipe with other values of some fields, whichever part they are of.
+
+        ``pretrained`` brings the fields along that its network was made and trained with.
+        """
+        if isinstance(source := changes.get("pretrained"), str):
+            from torchcaps.train.fine_tuning import pretrained_fields  # which needs this file
+
+            changes = pretrained_fields(source) | changes
+        return self.with_just(**changes)
+
+    def with_just(self, **changes: Any) -> Self:
+        """The recipe with these fields changed, and no others."""
         name = changes.pop("name", self.name)
         if not isinstance(name, str):
             raise RecipeError(f"name is {name!r}, expected a string")
@@ -323,7 +341,7 @@ def recipe_from_json(values: dict[str, Any]) -> Recipe:
             found[name] = tuple(found[name])
     if isinstance(found.get("root"), str):
         found["root"] = Path(found["root"])
-    return Recipe.of(**found)
+    return Recipe().with_just(**found)  # a pretrained network may be gone by now
 
 
 def read_recipe(folder: Path) -> Recipe:

@@ -3,7 +3,7 @@
 import platform
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import version
@@ -23,7 +23,9 @@ from torchcaps.runs.machine import cpu_name, usable_cores
 from torchcaps.runs.metrics import read_rows
 from torchcaps.train.assemble import load_data, make_classifier, make_pipeline
 from torchcaps.train.class_weights import class_weights
+from torchcaps.train.devices import DEFAULT_PRECISION
 from torchcaps.train.recipe import Recipe
+from torchcaps.train.resume import describe_again, former_epochs, recorded_precision
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback
@@ -57,8 +59,9 @@ def train(
 ) -> Finished | None:
     """Follow a recipe to its end, in a new run folder; or with ``resume`` continue in the folder of an interrupted run.
 
-    Of several processes the first one returns what the run leaves, the others nothing. Without ``test`` the test split
-    is left alone: there is no test error. ``callbacks`` and ``loggers`` are Lightning's, beside ours.
+    A finished run is extended where the recipe has more epochs (`torchcaps.train.resume`). Of several processes the
+    first one returns what the run leaves, the others nothing. Without ``test`` the test split is left alone: there is
+    no test error. ``callbacks`` and ``loggers`` are Lightning's, beside ours.
     """
     require_lightning()
     from torchcaps.train.loop import Resources, is_first_process
@@ -68,16 +71,26 @@ def train(
     console = console or Console(quiet=not first)
     if resume is not None and not (resume / run_folder.RUN).is_file():
         raise run_folder.RunFolderError(f"{resume} is not the folder of a training run: there is nothing to resume")
+    former: tuple[int, ...] = ()
+    if resume is not None:
+        former = former_epochs(resume, recipe.optimisation.epochs, check=first)
+        resources = replace(resources, precision=resources.precision or recorded_precision(resume))
+    begun = resume is not None and (resume / run_folder.LAST).is_file()
     recipe = with_absolute_paths(recipe)
     splits = load_data(recipe)
     torch.manual_seed(recipe.optimisation.seed)
-    classifier = make_classifier(recipe, splits, make_pipeline(recipe, splits))
+    classifier = make_classifier(recipe, splits, make_pipeline(recipe, splits), begun=begun)
     check_batches(len(splits.train), recipe.optimisation.batch_size, resources.processes)  # before there is a folder
     class_weights(recipe.optimisation.class_weights, splits.train.labels, splits.classes)  # too
     folder = resume or (run_folder.create(recipe.name, output) if first else Path())
     with run_folder.locked(folder) if first else nullcontext():
+        if first and resume is None:
+            describe(folder, recipe, splits, resources)
+        elif first:
+            describe_again(folder, recipe.optimisation.epochs, former, how(resources))
         lightning = {"callbacks": callbacks, "loggers": loggers}
-        return _train_in(folder, recipe, splits, classifier, resources, console, resume is not None, test, lightning)
+        resumed = resume is not None
+        return _train_in(folder, recipe, splits, classifier, resources, console, resumed, former, test, lightning)
 
 
 def _train_in(
@@ -88,14 +101,13 @@ def _train_in(
     resources: "Resources",
     console: Console,
     resume: bool,
+    former: tuple[int, ...],
     test: bool,
     lightning: dict[str, Any],
 ) -> Finished | None:
     from torchcaps.train.loop import follow, is_first_process
 
     first = is_first_process()
-    if first and not resume:
-        describe(folder, recipe, splits, resources.processes)
     say = partial(console.print, soft_wrap=True, highlight=False, markup=False)
     say(f"{recipe.name}: {len(splits.train):,} training images; {splits.note}")
     say(f"run folder: {folder}")
@@ -111,6 +123,7 @@ def _train_in(
         resources=resources,
         console=console,
         resume=resume and has_checkpoint,
+        former_epochs=former,
         **lightning,
     )
     if not first:
@@ -128,7 +141,16 @@ def _train_in(
     return Finished(folder=folder, classifier=classifier, splits=splits, evaluation=evaluation, familiar=familiar)
 
 
-def describe(folder: Path, recipe: Recipe, splits: Splits, processes: int) -> None:
+def how(resources: "Resources") -> dict[str, Any]:
+    """What a run computes with, as far as it may change when it is resumed."""
+    return {
+        "processes": resources.processes,
+        "device": resources.accelerator,
+        "precision": resources.precision or DEFAULT_PRECISION,
+    }
+
+
+def describe(folder: Path, recipe: Recipe, splits: Splits, resources: "Resources") -> None:
     """Write what the run is, before it begins."""
     about = {
         "recipe": recipe.as_json(),
@@ -138,7 +160,7 @@ def describe(folder: Path, recipe: Recipe, splits: Splits, processes: int) -> No
         | {"python": platform.python_version()},
         "machine": f"{cpu_name()}, {usable_cores()} cores",
         "threads": torch.get_num_threads(),
-        "processes": processes,
+        **how(resources),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "data": {
             "set": recipe.data.data,
@@ -158,7 +180,11 @@ def with_absolute_paths(recipe: Recipe) -> Recipe:
     root = None if recipe.data.root is None else recipe.data.root.expanduser().resolve()
     folder = Path(recipe.data.data).expanduser()
     is_folder = recipe.data.data not in list_sets() and folder.is_dir()
-    return recipe.with_fields(data=str(folder.resolve()) if is_folder else recipe.data.data, root=root)
+    source = recipe.network.pretrained
+    if source is not None and (run := Path(source).expanduser()).exists():
+        source = str(run.resolve())
+    data = str(folder.resolve()) if is_folder else recipe.data.data
+    return recipe.with_just(data=data, root=root, pretrained=source)
 
 
 def summary(
