@@ -25,6 +25,7 @@ from torchcaps.data import DataError, load_folder
 from torchcaps.data.decode import read_image
 from torchcaps.errors import UserError
 from torchcaps.train.assemble import load_data, make_classifier, make_pipeline
+from torchcaps.train.loop import Resources
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.run import describe
 
@@ -44,7 +45,7 @@ def make_run(folder: Path, photos: Path, **fields: Any) -> Path:
     splits = load_data(recipe)
     torch.manual_seed(recipe.optimisation.seed)
     save(make_classifier(recipe, splits, make_pipeline(recipe, splits)), folder)
-    describe(folder, recipe, splits, 1)
+    describe(folder, recipe, splits, Resources())
     return folder
 
 
