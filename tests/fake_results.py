@@ -17,6 +17,7 @@ from torchcaps.runs.metrics import COLUMNS, append, start_file
 from torchcaps.train import Recipe, recipe
 from torchcaps.train.checkpoints import Interrupted
 from torchcaps.train.finite import NotFiniteError
+from torchcaps.train.loop import Resources
 from torchcaps.train.run import describe
 
 SPLIT = Split(torch.zeros(2, 1, 8, 8, dtype=torch.uint8), torch.arange(2))
@@ -42,7 +43,7 @@ class Trainings:
             pass
         self.calls.append((found.name, "new" if resume is None else "resumed"))
         self.tested.append(test)
-        describe(folder, found, Splits(("a", "b"), SPLIT, None, SPLIT, note="some"), 1)
+        describe(folder, found, Splits(("a", "b"), SPLIT, None, SPLIT, note="some"), Resources())
         start_file(folder / run_folder.METRICS, 0)
         row = dict.fromkeys(COLUMNS, 0.5) | {"step": 10.0, "epoch": 1.5}
         append(folder / run_folder.METRICS, row)

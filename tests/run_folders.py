@@ -9,6 +9,7 @@ import tyro
 
 from torchcaps.classifier import save
 from torchcaps.train.assemble import load_data, make_classifier, make_pipeline
+from torchcaps.train.loop import Resources
 from torchcaps.train.recipe import Recipe
 from torchcaps.train.run import describe
 
@@ -25,5 +26,5 @@ def make_run(folder: Path, photos: Path, **fields: Any) -> Path:
     splits = load_data(recipe)
     torch.manual_seed(recipe.optimisation.seed)
     save(make_classifier(recipe, splits, make_pipeline(recipe, splits)), folder)
-    describe(folder, recipe, splits, 1)
+    describe(folder, recipe, splits, Resources())
     return folder

@@ -75,6 +75,13 @@ def test_more_gpus_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
         Resources(devices=2)
 
 
+def test_values_that_are_none() -> None:
+    with pytest.raises(OptionError, match="device is 'tpu', expected one of auto, cpu, cuda, mps"):
+        Resources(device="tpu")  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match="precision is 16, expected one of 32, bf16, 16"):
+        Resources(precision=16)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("model", ["hybrid32", "poolcaps32", "cnn32"])
 def test_bf16_trains_on_the_cpu(recipe: Recipe, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As float32 does but for rounding, with weights that stay float32."""

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 from torchcaps.cli import main
 from torchcaps.errors import OptionError
+from torchcaps.runs.folder import RunFolderError
 from torchcaps.runs.metrics import read_rows
 from torchcaps.train import Recipe, averaging, train
 from torchcaps.train.checkpoints import read_checkpoint
@@ -106,6 +107,15 @@ def test_not_more_epochs_than_it_has(finished: Path, whole: Path, epochs: str, c
         main(["train", "--resume", str(finished), "--epochs", epochs])
     assert f"--epochs {epochs}: run already has 3 epochs, expected more than that" in capsys.readouterr().err
     assert (finished / "result.json").read_bytes() == (whole / "result.json").read_bytes()
+
+
+def test_without_a_checkpoint(recipe: Recipe, finished: Path) -> None:
+    (finished / "checkpoints/last.ckpt").unlink()
+    with pytest.raises(
+        RunFolderError, match=r"run has no checkpoints/last\.ckpt, from which it would go on: start a new"
+    ):
+        train(recipe.with_fields(epochs=5), resume=finished)
+    assert (finished / "result.json").exists()
 
 
 def test_the_mean_is_over_the_added_epochs(recipe: Recipe) -> None:

@@ -1,6 +1,6 @@
 """Where a run computes, and with how many bits."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
@@ -18,6 +18,8 @@ OF_LIGHTNING: dict[Precision, Literal["32-true", "bf16-mixed", "16-mixed"]] = {
 
 def accelerator(device: Device = "auto") -> str:
     """Where a run trains: what was asked for, if this machine has it; by default a GPU of CUDA's, or else the CPU."""
+    if device not in get_args(Device):
+        raise OptionError(f"device is {device!r}, expected one of {', '.join(get_args(Device))}")
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda" and not torch.cuda.is_available():
@@ -40,6 +42,8 @@ def check_devices(device: str, count: int) -> None:
 
 def check_precision(precision: Precision, device: str) -> None:
     """Raise where an accelerator does not train with so many bits."""
+    if precision not in get_args(Precision):
+        raise OptionError(f"precision is {precision!r}, expected one of {', '.join(get_args(Precision))}")
     if precision == "16" and device == "cpu":
         raise OptionError(
             "--precision 16: mixed precision with float16 is for GPUs, and this run is on the CPU: "

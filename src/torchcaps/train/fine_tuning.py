@@ -16,7 +16,8 @@ TRAINED_WITH = ("loss", "rate", "routing_rate")
 def pretrained_fields(source: str) -> dict[str, Any]:
     """The fields of a recipe that a pretrained network brings along: its own, its input's, and what trained it."""
     classifier = load(source)
-    network = {name: value for name, value in asdict(settings_of(classifier)).items() if name != "freeze"}
+    network = asdict(settings_of(classifier))
+    del network["pretrained"], network["freeze"]
     images = {"size": classifier.pipeline.crop, "standardise": classifier.pipeline.standardise}
     recipe = classifier.card.get("recipe")
     trained = recipe.get("optimisation") if isinstance(recipe, dict) else None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast, get_args
 
 from torchcaps.errors import OptionError
-from torchcaps.runs.folder import METRICS, RESULT, RUN, RunFolderError, write_json
+from torchcaps.runs.folder import LAST, METRICS, RESULT, RUN, RunFolderError, write_json
 from torchcaps.runs.metrics import read_rows
 from torchcaps.train.devices import DEFAULT_PRECISION, Precision
 from torchcaps.train.recipe import read_recipe
@@ -33,6 +33,8 @@ def former_epochs(folder: Path, epochs: int, *, check: bool = True) -> tuple[int
             f"--epochs {epochs}: {folder} is not finished, it is at epoch {epochs_done(folder)} of {planned}: "
             "resume it without --epochs, then extend it"
         )
+    if not (folder / LAST).is_file():
+        raise RunFolderError(f"{folder} has no {LAST}, from which it would go on: start a new run of {epochs} epochs")
     check_longer(folder, epochs)
     return (*found, epochs_done(folder))
 
