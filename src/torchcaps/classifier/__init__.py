@@ -2,13 +2,14 @@
 
 from torchcaps.classifier.classifier import Classifier, Predictions
 from torchcaps.classifier.evaluation import Evaluation, evaluate
-from torchcaps.classifier.explain import Explanation, explain, heat_overlay
+from torchcaps.classifier.explain import Explanation, Method, explain, heat_overlay
 from torchcaps.classifier.files import load, save
 
 __all__ = [
     "Classifier",
     "Evaluation",
     "Explanation",
+    "Method",
     "Predictions",
     "evaluate",
     "explain",
