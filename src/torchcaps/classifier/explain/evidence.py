@@ -9,7 +9,7 @@ gradients (Sundararajan et al. 2017); at each site all places together make up t
 import torch
 from torch import Tensor
 
-from torchcaps.classifier.explain.gradients import background, sum_maps
+from torchcaps.classifier.explain.gradients import background, enlarge, sum_maps
 from torchcaps.classifier.explain.relevance import Relevance
 from torchcaps.classifier.explain.slopes import IMAGE, Site, find_slopes
 from torchcaps.models.network import Network
@@ -37,7 +37,19 @@ def _gain(before: Site, after: Site) -> Tensor:
 
 
 def evidence(network: Network, image: Tensor, label: Tensor) -> Relevance:
-    """What speaks for the class; what speaks against it counts as nothing."""
-    found = {name: gain.clamp(min=0) for name, gain in gains(network, image, label).items()}
-    heat = found.pop(IMAGE)  # [B, S, S]
-    return Relevance(heat, found)
+    """The mean of all sites' gains on the pixels; what speaks against the class counts as nothing.
+
+    Pixels alone are fine but speckled, and the map below the class capsules is sure but coarse. As each sums to the
+    same gain, so does their mean.
+    """
+    found = gains(network, image, label)
+    side = image.shape[-1]
+    # A place of a coarse map stands for several pixels, which share its gain.
+    spread = [enlarge(gain, side) * (gain[0].numel() / side**2) for gain in found.values()]  # [B, S, S] each
+    layers = {name: gain.clamp(min=0) for name, gain in found.items() if name != IMAGE}
+    return Relevance(sum_maps(spread).clamp(min=0), layers)
+
+
+def integrated_gradients(network: Network, image: Tensor, label: Tensor) -> Relevance:
+    """The gains of the pixels alone."""
+    return Relevance(gains(network, image, label)[IMAGE].clamp(min=0), {})

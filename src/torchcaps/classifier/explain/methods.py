@@ -2,18 +2,19 @@
 
 from typing import Literal, get_args
 
-from torchcaps.classifier.explain.evidence import evidence
+from torchcaps.classifier.explain.evidence import evidence, integrated_gradients
 from torchcaps.classifier.explain.gradients import grad_cam, gradient_activation, gradient_input
 from torchcaps.classifier.explain.relevance import Explainer
 from torchcaps.classifier.explain.votes import votes
 from torchcaps.errors import UserError
 from torchcaps.models.network import Network
 
-Method = Literal["evidence", "gradient-input", "gradient-activation", "grad-cam", "votes"]
+Method = Literal["evidence", "integrated-gradients", "gradient-input", "gradient-activation", "grad-cam", "votes"]
 
 DEFAULT: Method = "evidence"  # what scores best: docs/explanations.md
 EXPLAINERS: dict[Method, Explainer] = {
     "evidence": evidence,
+    "integrated-gradients": integrated_gradients,
     "gradient-input": gradient_input,
     "gradient-activation": gradient_activation,
     "grad-cam": grad_cam,
@@ -21,6 +22,7 @@ EXPLAINERS: dict[Method, Explainer] = {
 }
 CAPTIONS: dict[Method, str] = {
     "evidence": "what speaks for the class",
+    "integrated-gradients": "integrated gradients",
     "gradient-input": "gradient x input",
     "gradient-activation": "gradient x activation",
     "grad-cam": "Grad-CAM",

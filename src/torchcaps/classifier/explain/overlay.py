@@ -6,6 +6,8 @@ from torch import Tensor
 # From cold to hot, in order of brightness too, for those who do not see the colours.
 COLOURS = ((0.05, 0.03, 0.20), (0.45, 0.10, 0.45), (0.85, 0.25, 0.25), (0.98, 0.60, 0.10), (1.00, 0.95, 0.55))
 
+DIMMED = 0.6  # the image's white, which else would outshine the heat
+
 
 def heat_overlay(image: Tensor, heat: Tensor) -> Tensor:
     """The heat ``[S, S]`` in colours on the image ``[C, S, S]`` in grey: ``[3, S, S]`` uint8.
@@ -28,5 +30,5 @@ def _blend(grey: Tensor, level: Tensor) -> Tensor:
     colours = torch.tensor(COLOURS, dtype=level.dtype, device=level.device)  # [K, 3]
     below = place.long().clamp(max=len(COLOURS) - 2)  # [H, W]
     colour = torch.lerp(colours[below], colours[below + 1], (place - below).unsqueeze(-1)).permute(2, 0, 1)  # [3, H, W]
-    blended = torch.lerp(grey.expand(3, -1, -1), colour, 0.25 + 0.5 * level)
+    blended = torch.lerp(DIMMED * grey.expand(3, -1, -1), colour, 0.2 + 0.8 * level)
     return (blended * 255).round().to(torch.uint8)

@@ -70,7 +70,8 @@ def log_odds(output: Classified | Scores, label: Tensor) -> Tensor:
     Of a softmax, as in eq. 8, this is the class's score against those of the others. Unlike the activation, it still
     has a slope where the network is sure.
     """
-    activation = output.activation.float()  # [B, classes]
+    activation = output.activation  # [B, classes]
+    activation = activation.to(torch.promote_types(activation.dtype, torch.float32))
     own = one_hot(label, activation.shape[1]).to(activation)
     tiny = torch.finfo(activation.dtype).tiny
     chosen, others = ((activation * part).sum(1).clamp(min=tiny) for part in (own, 1 - own))  # [B] each
