@@ -72,7 +72,7 @@ def rows(classifier: Classifier, split: Split, masks: Tensor | None, fill: Fill 
 
     @torch.no_grad()
     def share(images: Tensor) -> Tensor:
-        activation = torch.cat([classifier(part).activation for part in images.split(50)])  # [B, classes]
+        activation = torch.cat([classifier(part).activation for part in torch.split(images, 50)])  # [B, classes]
         return activation.gather(1, label.unsqueeze(1)).squeeze(1) / activation.sum(1)
 
     def score(method: str, heat: Tensor) -> Row:

@@ -25,8 +25,8 @@ def routing(subject: Subject) -> Section:
         "routing",
         "Routing",
         lead(
-            "What speaks for the predicted class: how much the capsules at each place add to its score, compared with an "
-            "image that is all background. From the coarse map below the class capsules to the fine map of the "
+            "What speaks for the predicted class: how much the capsules at each place add to its score, compared with "
+            "an image that is all background. From the coarse map below the class capsules to the fine map of the "
             "primary capsules; last, the mean of these and of the pixels. Bright means much. ",
             subject.note,
         ),

@@ -53,8 +53,9 @@ def _explain(classifier: Classifier, images: Tensor, method: Method, explainer: 
     heat = as_share(relevance.heat).cpu()  # [B, S, S]
     layers = {name: as_share(maps).cpu() for name, maps in relevance.layers.items()}  # [B, H, W] each
     seen = to_unit(centre_crop(images, pipeline.crop))  # [B, C, S, S]
-    has_decoder = isinstance(output, Classified) and getattr(network, "decoder", None) is not None
-    reconstruction = network.reconstruct(output).cpu() if has_decoder else None  # [B, C, 32, 32]
+    reconstruction = None
+    if isinstance(output, Classified) and getattr(network, "decoder", None) is not None:
+        reconstruction = network.reconstruct(output).cpu()  # [B, C, 32, 32]
     return [
         Explanation(
             image=seen[sample],

@@ -61,7 +61,7 @@ def without_learning(network: Network) -> Callable[[Tensor], Classified | Scores
         return weight.clone() if weight.is_inference() else weight.detach()
 
     weights = {name: copy(weight) for name, weight in (*network.named_parameters(), *network.named_buffers())}
-    return lambda image: functional_call(network, weights, (image,))  # type: ignore[no-any-return]
+    return lambda image: functional_call(network, weights, (image,))
 
 
 def log_odds(output: Classified | Scores, label: Tensor) -> Tensor:
