@@ -5,7 +5,7 @@ same order. Where the heat is right, the predicted class loses its activation ea
 held out of the training images, never test images: what is best here becomes the default.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
@@ -64,8 +64,15 @@ def baselines(image: Tensor) -> Iterator[tuple[str, Tensor]]:
     yield "distance from the background", (image - background(image)).abs().sum(1)
 
 
-def rows(classifier: Classifier, split: Split, masks: Tensor | None, fill: Fill = "background") -> Iterator[Row]:
-    """The scores of all methods that the network has, for a prepared split; masks ``[B, S, S]`` of the objects."""
+def rows(
+    classifier: Classifier,
+    split: Split,
+    masks: Tensor | None,
+    *,
+    methods: Sequence[Method] = (),
+    fill: Fill = "background",
+) -> Iterator[Row]:
+    """The scores of methods, by default all, for a prepared split; masks ``[B, S, S]`` of the objects."""
     image = classifier.pipeline.evaluate(split.images, split.labels).image.contiguous()  # [B, C, S, S]
     label = classifier.activations(split).argmax(1)
     blank = (background(image) if fill == "background" else image.mean((2, 3), keepdim=True)).expand_as(image)
@@ -83,11 +90,10 @@ def rows(classifier: Classifier, split: Split, masks: Tensor | None, fill: Fill 
         hottest = (order_of(heat) == 0) & masks.bool()
         return Row(method, deletion, insertion, float(on_object.mean()), float(hottest.any((1, 2)).float().mean()))
 
-    for name, heat in baselines(image):
+    for name, heat in () if methods else baselines(image):
         yield score(name, heat)
-    for method in get_args(Method):
-        if method == "votes" and not classifier.network.has_capsules:
-            continue
+    everything = [method for method in get_args(Method) if method != "votes" or classifier.network.has_capsules]
+    for method in methods or everything:
         yield score(method, torch.stack([found.heat for found in explain(classifier, split, method)]))
 
 
@@ -102,6 +108,7 @@ def main(
     data: tyro.conf.Positional[str],
     root: Path | None = None,
     images: int = 100,
+    methods: tuple[Method, ...] = (),
     fill: Fill = "background",
 ) -> None:
     """Print a table of all methods.
@@ -111,6 +118,7 @@ def main(
         data: Its data set.
         root: Where the data set's files are.
         images: How many of the images held out of the training images.
+        methods: These only; default: all, and orders that know nothing of the network.
         fill: What pixels are replaced by: the median of the image's edge, or the mean of the image.
     """
     classifier = load(network)
@@ -120,7 +128,7 @@ def main(
     masks = masks_of(classifier, split) if data == "turntable" else None
     print("| | deletion | insertion |" + " inside | pointing |" * (masks is not None))
     print("|---|---|---|" + "---|---|" * (masks is not None))
-    for method, *scores in rows(classifier, classifier.prepare(split), masks, fill):
+    for method, *scores in rows(classifier, classifier.prepare(split), masks, methods=methods, fill=fill):
         print(f"| {method} | " + " | ".join(f"{value:.3f}" for value in scores if value is not None) + " |", flush=True)
     if masks is not None:
         print(f"\nThe objects cover {float(masks.mean()):.3f} of the images.")

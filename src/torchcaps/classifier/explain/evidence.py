@@ -9,7 +9,7 @@ gradients (Sundararajan et al. 2017); at each site all places together make up t
 import torch
 from torch import Tensor
 
-from torchcaps.classifier.explain.gradients import background, enlarge, sum_maps
+from torchcaps.classifier.explain.gradients import background, enlarge
 from torchcaps.classifier.explain.relevance import Relevance
 from torchcaps.classifier.explain.slopes import IMAGE, Site, find_slopes
 from torchcaps.models.network import Network
@@ -33,7 +33,7 @@ def gains(network: Network, image: Tensor, label: Tensor, steps: int = STEPS) ->
 def _gain(before: Site, after: Site) -> Tensor:
     """Change times slope ``[B, H, W]``, by the trapezoidal rule."""
     pairs = zip(*before, *after, strict=True)  # maps and slopes before, maps and slopes after
-    return sum_maps([((b - a) * (slope_a + slope_b) / 2).sum(1) for a, slope_a, b, slope_b in pairs])
+    return torch.stack([((b - a) * (slope_a + slope_b) / 2).sum(1) for a, slope_a, b, slope_b in pairs]).sum(0)
 
 
 def evidence(network: Network, image: Tensor, label: Tensor) -> Relevance:
@@ -47,7 +47,7 @@ def evidence(network: Network, image: Tensor, label: Tensor) -> Relevance:
     # A place of a coarse map stands for several pixels, which share its gain.
     spread = [enlarge(gain, side) * (gain[0].numel() / side**2) for gain in found.values()]  # [B, S, S] each
     layers = {name: gain.clamp(min=0) for name, gain in found.items() if name != IMAGE}
-    return Relevance(sum_maps(spread).clamp(min=0), layers)
+    return Relevance(torch.stack(spread).sum(0).clamp(min=0), layers)
 
 
 def integrated_gradients(network: Network, image: Tensor, label: Tensor) -> Relevance:

@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.nn.functional import interpolate
 
 from torchcaps.classifier.explain.relevance import Relevance
-from torchcaps.classifier.explain.slopes import IMAGE, find_slopes
+from torchcaps.classifier.explain.slopes import IMAGE, Site, find_slopes
 from torchcaps.models.network import Network
 
 
@@ -16,14 +16,19 @@ def gradient_input(network: Network, image: Tensor, label: Tensor) -> Relevance:
 
 
 def gradient_activation(network: Network, image: Tensor, label: Tensor) -> Relevance:
-    """Slope by the poses and activations of each capsule, times these; the heat is that of the first capsules."""
+    """Slope by each capsule's pose and activation, times these, where positive; the heat is that of the first ones."""
     sites = find_slopes(network, image, label)
-    layers = {
-        name: sum_maps([(maps * slopes).sum(1) for maps, slopes in zip(*site, strict=True)]).clamp(min=0)
-        for name, site in sites.items()
-        if name != IMAGE
-    }
+    layers = {name: _by_capsule(site).clamp(min=0).sum(1) for name, site in sites.items() if name != IMAGE}
     return Relevance(enlarge(next(iter(layers.values())), image.shape[-1]), layers)
+
+
+def _by_capsule(site: Site) -> Tensor:
+    """Map times slope, by capsule ``[B, n, H, W]``, or by channel where there are no capsules."""
+    first, *others = (maps * slopes for maps, slopes in zip(*site, strict=True))
+    if not others:
+        return first
+    [activation] = others
+    return first.reshape(len(first), activation.shape[1], -1, *first.shape[2:]).sum(2) + activation
 
 
 def grad_cam(network: Network, image: Tensor, label: Tensor) -> Relevance:
@@ -44,7 +49,3 @@ def background(image: Tensor) -> Tensor:
 def enlarge(maps: Tensor, size: int) -> Tensor:
     """Maps ``[B, H, W]`` on the pixels ``[B, S, S]``, in between linearly."""
     return interpolate(maps.unsqueeze(1), size=(size, size), mode="bilinear", align_corners=False).squeeze(1)
-
-
-def sum_maps(maps: list[Tensor]) -> Tensor:
-    return torch.stack(maps).sum(0)
