@@ -258,7 +258,7 @@ def test_explained_pictures(saved: Path, photos: Path, tmp_path: Path, capsys: O
     assert (tmp_path / "explained" / "0.png").read_text() == "mine"
     assert sorted(os.listdir("explained")) == ["0-2.png", "0-3.png", "0.png"]
     for of_file in found["images"]:
-        assert of_file["method"] == "evidence"
+        assert of_file["method"] == "integrated-gradients"
         heat = np.array(of_file["heat"])
         assert heat.shape == (16, 16)
         assert heat.min() >= 0

@@ -155,9 +155,11 @@ def test_no_images(tiny: Tiny, split: Split) -> None:
 
 
 def test_what_is_refused(tiny: Tiny, split: Split) -> None:
-    with pytest.raises(UserError, match=r"cnn32 has no capsules, so no votes to follow: expected .*\(evidence, int"):
+    with pytest.raises(
+        UserError, match=r"cnn32 has no capsules, so no votes to follow: expected .*\(integrated-gradients, evidence, "
+    ):
         explain(tiny(model="cnn32"), split, "votes")
-    with pytest.raises(UserError, match=r"method is 'vote', expected one of evidence, .*votes"):
+    with pytest.raises(UserError, match=r"method is 'vote', expected one of integrated-gradients, .*votes"):
         explain(tiny(), split, "vote")  # type: ignore[arg-type]
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -109,21 +109,22 @@ def test_capsules_of_one_place_only(tiny: Tiny, method: Method) -> None:
     assert divmod(int(found.heat.argmax()), 16) == (5, 10)
 
 
-@pytest.mark.parametrize("model", ["hybrid32", "cnn32"])
-def test_evidence_is_complete_at_every_site(tiny: Tiny, split: Split, model: str) -> None:
+@pytest.mark.parametrize(("model", "options"), [("hybrid32", {"routing": "frem", "transform_std": 2.0}), ("cnn32", {})])
+def test_evidence_is_complete_at_every_site(tiny: Tiny, split: Split, model: str, options: dict[str, Any]) -> None:
     """The places of each site together make up what the log-odds gain from the flat image to this one."""
-    classifier = tiny(model=model, **({"routing": "frem"} if model == "hybrid32" else {})).double()
-    prepared = classifier.prepare(split).take(torch.arange(3))
+    classifier = tiny(model=model, **options).double()
+    prepared = classifier.prepare(split).take(torch.arange(1))
     image = classifier.pipeline.evaluate(prepared.images, prepared.labels).image.double()
-    label = torch.tensor([0, 1, 2])
+    label = torch.tensor([1])
     with torch.no_grad():
         flat = background(image).expand_as(image).contiguous()
         expected = log_odds(classifier(image), label) - log_odds(classifier(flat), label)  # [B]
-    found = gains(classifier.network, image, label, steps=100)
+    found = gains(classifier.network, image, label, steps=30)
+    assert expected.abs() > 0.05  # so that there is something to make up
     assert next(iter(found)) == "image"
     assert len(found) > 2
     for gain in found.values():
-        torch.testing.assert_close(gain.sum((1, 2)), expected, rtol=0.02, atol=0.02)
+        torch.testing.assert_close(gain.sum((1, 2)), expected, rtol=0.02, atol=0.0)
 
 
 def test_background_is_the_median_of_the_edge() -> None:

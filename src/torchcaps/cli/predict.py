@@ -79,7 +79,7 @@ def predict_command(
         run: The folder of a training run, or the name of a pretrained network.
         images: Image files of any size and mode, or folders of them.
         explain: Write a picture per image: the input, its reconstruction, and what speaks for the class.
-        method: How to explain; default: evidence, which docs/explanations.md found best. "votes" is for capsules only.
+        method: How to explain; default: integrated-gradients, the best in docs/explanations.md.
         output: The folder for these pictures; default: explained.
         json: Print one JSON object and nothing else.
         crops: Average over this many crops of each image.

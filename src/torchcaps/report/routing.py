@@ -18,7 +18,7 @@ IMAGES = 6
 def routing(subject: Subject) -> Section:
     """For some test images: the input, and the heat on it, from the class capsules down to the pixels."""
     index = chosen(subject)  # [n]
-    found = explain(subject.classifier, subject.prepared(index))
+    found = explain(subject.classifier, subject.prepared(index), "evidence")
     labels = subject.evaluation.label[index].tolist()
     cards = [_card(subject, label, one) for label, one in zip(labels, found, strict=True)]
     return section(

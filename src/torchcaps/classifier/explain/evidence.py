@@ -36,11 +36,15 @@ def _gain(before: Site, after: Site) -> Tensor:
     return torch.stack([((b - a) * (slope_a + slope_b) / 2).sum(1) for a, slope_a, b, slope_b in pairs]).sum(0)
 
 
+def integrated_gradients(network: Network, image: Tensor, label: Tensor) -> Relevance:
+    """The gains of the pixels; what speaks against the class counts as nothing."""
+    return Relevance(gains(network, image, label)[IMAGE].clamp(min=0), {})
+
+
 def evidence(network: Network, image: Tensor, label: Tensor) -> Relevance:
     """The mean of all sites' gains on the pixels; what speaks against the class counts as nothing.
 
-    Pixels alone are fine but speckled, and the map below the class capsules is sure but coarse. As each sums to the
-    same gain, so does their mean.
+    As each site sums to the same gain, so does their mean.
     """
     found = gains(network, image, label)
     side = image.shape[-1]
@@ -48,8 +52,3 @@ def evidence(network: Network, image: Tensor, label: Tensor) -> Relevance:
     spread = [enlarge(gain, side) * (gain[0].numel() / side**2) for gain in found.values()]  # [B, S, S] each
     layers = {name: gain.clamp(min=0) for name, gain in found.items() if name != IMAGE}
     return Relevance(torch.stack(spread).sum(0).clamp(min=0), layers)
-
-
-def integrated_gradients(network: Network, image: Tensor, label: Tensor) -> Relevance:
-    """The gains of the pixels alone."""
-    return Relevance(gains(network, image, label)[IMAGE].clamp(min=0), {})

@@ -9,20 +9,20 @@ from torchcaps.classifier.explain.votes import votes
 from torchcaps.errors import UserError
 from torchcaps.models.network import Network
 
-Method = Literal["evidence", "integrated-gradients", "gradient-input", "gradient-activation", "grad-cam", "votes"]
+Method = Literal["integrated-gradients", "evidence", "gradient-input", "gradient-activation", "grad-cam", "votes"]
 
-DEFAULT: Method = "evidence"  # what scores best: docs/explanations.md
+DEFAULT: Method = "integrated-gradients"  # what scores best: docs/explanations.md
 EXPLAINERS: dict[Method, Explainer] = {
-    "evidence": evidence,
     "integrated-gradients": integrated_gradients,
+    "evidence": evidence,
     "gradient-input": gradient_input,
     "gradient-activation": gradient_activation,
     "grad-cam": grad_cam,
     "votes": votes,
 }
 CAPTIONS: dict[Method, str] = {
-    "evidence": "what speaks for the class",
-    "integrated-gradients": "integrated gradients",
+    "integrated-gradients": "what speaks for the class",
+    "evidence": "evidence of pixels and capsules",
     "gradient-input": "gradient x input",
     "gradient-activation": "gradient x activation",
     "grad-cam": "Grad-CAM",
