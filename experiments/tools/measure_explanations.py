@@ -1,8 +1,8 @@
 """How far explanations can be believed: deletion and insertion curves, and on turntable the object's mask.
 
 Deletion replaces an image's pixels by its background, the hottest first; insertion puts them onto the background in the
-same order. Where the heat is right, the predicted class loses its activation early and gains it early. Images are those
-held out of the training images, never test images: what is best here becomes the default.
+same order. Where the heat is right, the predicted class loses its activation early and gains it early. Images are some
+of the training images, those that a run holds out by default, never test images: what is best here becomes the default.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -155,9 +155,7 @@ def test_no_images(tiny: Tiny, split: Split) -> None:
 
 
 def test_what_is_refused(tiny: Tiny, split: Split) -> None:
-    with pytest.raises(
-        UserError, match=r"cnn32 has no capsules, so no votes to follow: expected .*\(integrated-gradients, evidence, "
-    ):
+    with pytest.raises(UserError, match=r"cnn32 has no capsules, so no votes to follow: .*\(integrated-gradients, "):
         explain(tiny(model="cnn32"), split, "votes")
     with pytest.raises(UserError, match=r"method is 'vote', expected one of integrated-gradients, .*votes"):
         explain(tiny(), split, "vote")  # type: ignore[arg-type]
