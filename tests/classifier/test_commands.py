@@ -17,9 +17,9 @@ from PIL import Image
 from rich.console import Console
 
 from run_folders import call, make_run
-from torchcaps.classifier import Classifier, Evaluation, evaluate, load, save
+from torchcaps.classifier import Classifier, Evaluation, Explanation, evaluate, load, save
 from torchcaps.classifier.metrics import calibration_error, figures_of_classes
-from torchcaps.classifier.picture import GAP, PANEL, TITLE_SIZE
+from torchcaps.classifier.picture import GAP, PANEL, TITLE_SIZE, picture
 from torchcaps.cli.evaluate import evaluate_command
 from torchcaps.cli.per_image import write_csv
 from torchcaps.cli.predict import predict_command
@@ -315,7 +315,8 @@ def test_what_predict_refuses(tiny: Tiny, saved: Path, photos: Path, tmp_path: P
         (saved, photos, "--output", tmp_path): "--output is the folder for the pictures of --explain",
         (saved, photos, "--explain", "--crops", "5"): "leave --crops 5 out",
         (tmp_path / "stereo", photos): "takes images of 2 channels",
-        (tmp_path / "cnn", photos, "--explain"): "has no capsules",
+        (saved, photos, "--method", "votes"): "--method votes is a method of --explain: give both or neither",
+        (tmp_path / "cnn", photos, "--explain", "--method", "votes"): "has no capsules",
     }
     for arguments, message in refused.items():
         with pytest.raises(UserError, match=message):
@@ -331,9 +332,15 @@ def test_explained_pictures(saved: Path, photos: Path, tmp_path: Path, capsys: O
     assert [of_file["picture"] for of_file in found["images"]] == ["explained/0-2.png", "explained/0-3.png"]
     assert (tmp_path / "explained" / "0.png").read_text() == "mine"
     assert sorted(os.listdir("explained")) == ["0-2.png", "0-3.png", "0.png"]
-    with Image.open(found["images"][0]["picture"]) as picture:
-        assert picture.width > 800  # three panels
-        pixels = np.asarray(picture.convert("RGB"))
+    for of_file in found["images"]:
+        assert of_file["method"] == "integrated-gradients"
+        heat = np.array(of_file["heat"])
+        assert heat.shape == (16, 16)
+        assert heat.min() >= 0
+        assert heat.sum() == pytest.approx(1, abs=1e-3)
+    with Image.open(found["images"][0]["picture"]) as sheet:
+        assert sheet.width > 800  # three panels
+        pixels = np.asarray(sheet.convert("RGB"))
     seen = read_image(photos / "ant" / "0.png", 20, 1)[0, 2:18, 2:18].numpy()
     top = 2 * GAP + TITLE_SIZE
     assert np.array_equal(pixels[top + 8 : top + PANEL : 16, GAP + 8 : GAP + PANEL : 16, 0], seen)
@@ -344,8 +351,38 @@ def test_pictures_without_reconstruction(tiny: Tiny, photos: Path, tmp_path: Pat
     call(predict_command, tmp_path / "saved", photos / "ant", "--explain", "--output", tmp_path / "a" / "b")
     assert "picture" in capsys.readouterr().out
     assert len(list((tmp_path / "a" / "b").iterdir())) == 5
-    with Image.open(tmp_path / "a" / "b" / "4.png") as picture:
-        assert 500 < picture.width < 600
+    with Image.open(tmp_path / "a" / "b" / "4.png") as sheet:
+        assert 600 < sheet.width < 650  # two panels and the scale
+
+
+@pytest.mark.parametrize("method", ["evidence", "grad-cam"])
+def test_pictures_of_a_network_without_capsules(
+    tiny: Tiny, photos: Path, tmp_path: Path, capsys: Output, method: str
+) -> None:
+    save(tiny(model="cnn32"), tmp_path / "cnn")
+    call(
+        predict_command,
+        *(tmp_path / "cnn", photos / "ant" / "0.png", "--explain", "--method", method, "--json"),
+        *("--output", tmp_path / "out"),
+    )
+    [found] = json.loads(capsys.readouterr().out)["images"]
+    assert found["method"] == method
+    assert os.listdir(tmp_path / "out") == ["0.png"]
+
+
+def test_the_scale_beside_the_heat() -> None:
+    heat = torch.zeros(16, 16)
+    heat[3, 4], heat[8, 8] = 0.75, 0.25
+    sheet = picture(Explanation(torch.zeros(1, 16, 16), 0, 1.0, None, "votes", heat, {}), "one")
+    pixels = np.asarray(sheet.convert("RGB")).astype(int)
+    top, left = 2 * GAP + TITLE_SIZE, 2 * GAP + PANEL  # of the heat's panel
+    bar = pixels[top : top + PANEL, left + PANEL + GAP // 2]  # [PANEL, 3]
+    hottest, third, none = (
+        pixels[top + 16 * row + 8, left + 16 * column + 8] for row, column in ((3, 4), (8, 8), (0, 0))
+    )
+    assert np.abs(bar[0] - hottest).max() <= 1
+    assert np.abs(bar[-1] - none).max() <= 1
+    assert np.abs(bar[round((PANEL - 1) * 2 / 3)] - third).max() <= 2  # a third of the maximum, a third from below
 
 
 def test_long_names(saved: Path, photos: Path, tmp_path: Path, capsys: Output) -> None:

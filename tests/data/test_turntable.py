@@ -1,19 +1,21 @@
 """The built-in set: its geometry against what is known by hand, its plan, and its cache."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import max_pool2d
 
-from torchcaps.data.turntable import CATEGORIES, FULL, load, load_turntable
+from torchcaps.data.turntable import CATEGORIES, FULL, load, load_turntable, object_masks
 from torchcaps.data.turntable import load as loading
 from torchcaps.data.turntable.camera import IMAGE_SIZE, PIXEL, Placement, camera
 from torchcaps.data.turntable.load import render_plan
 from torchcaps.data.turntable.march import find_surface
 from torchcaps.data.turntable.objects import TEST_INSTANCES, TRAIN_INSTANCES, Solid, bounded, proportions, solid
-from torchcaps.data.turntable.plan import Plan, plan_split
+from torchcaps.data.turntable.plan import Plan, plan_split, stereo_views
 from torchcaps.data.turntable.render import View, render
 from torchcaps.data.turntable.shading import LIGHTINGS
 from torchcaps.data.turntable.shapes import (
@@ -322,3 +324,25 @@ def test_the_default_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_what_cannot_be_is_refused(options: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(DataError, match="expected"):
         load_turntable(tmp_path, **options)  # type: ignore[arg-type]
+
+
+def test_masks_are_where_paint_shows(tmp_path):
+    """Other paint changes the pixels of the object, and those around it that the lens blurs, and no others."""
+    split = load_turntable(tmp_path, pairs=6, camera="both", progress=False).train
+    masks = object_masks(split, camera="both")
+    assert masks.shape == split.images.shape
+    assert masks.dtype == torch.uint8
+    plan = plan_split("train", 6, 0)
+    for pair in range(6):
+        thing = solid(0, int(plan.category[pair]), int(plan.instance[pair]))
+        views = stereo_views(thing, plan, np.array([pair]), 0)
+        repainted = render(thing, [replace(view, paint=view.paint * 0.5) for view in views])
+        changed = torch.from_numpy(repainted) != split.images[pair]
+        covered = masks[pair].float() / 255  # [2, 96, 96]
+        near = max_pool2d(covered, 3, stride=1, padding=1) > 0  # the lens blurs by one pixel
+        assert not (changed & ~near).any()
+        assert changed[covered > 0.9].float().mean() > 0.95  # but for dark places
+        assert 0.03 < covered.mean() < 0.7
+    assert torch.equal(object_masks(split, camera="right"), masks[:, 1:])
+    some = torch.tensor([4, 1])
+    assert torch.equal(object_masks(split.take(some)), masks[some, :1])  # they follow from the factors

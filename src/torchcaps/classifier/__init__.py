@@ -2,7 +2,7 @@
 
 from torchcaps.classifier.classifier import Classifier, Epoch, Predictions
 from torchcaps.classifier.evaluation import Evaluation, evaluate
-from torchcaps.classifier.explain import Explanation, explain, heat_overlay
+from torchcaps.classifier.explain import Explanation, Method, explain, heat_overlay
 from torchcaps.classifier.files import load, save
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Epoch",
     "Evaluation",
     "Explanation",
+    "Method",
     "Predictions",
     "evaluate",
     "explain",

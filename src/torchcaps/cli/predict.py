@@ -13,7 +13,7 @@ from torch import Tensor
 from tyro.conf import Positional
 
 from torchcaps.classifier.classifier import Classifier
-from torchcaps.classifier.explain import explain
+from torchcaps.classifier.explain import DEFAULT, Explanation, Method, explain
 from torchcaps.classifier.files import load
 from torchcaps.classifier.image_files import find_images, read_images
 from torchcaps.classifier.picture import free_name, picture, write_picture
@@ -34,6 +34,7 @@ class PredictCall:
     run: Path
     images: list[Path]
     explain: bool = False
+    method: Method | None = None
     output: Path | None = None
     csv: Path | None = None
     json: bool = False
@@ -43,8 +44,10 @@ class PredictCall:
         """Refuse what would be ignored."""
         if self.output is not None and not self.explain:
             raise OptionError("--output is the folder for the pictures of --explain: give both or neither")
+        if self.method is not None and not self.explain:
+            raise OptionError(f"--method {self.method} is a method of --explain: give both or neither")
         if self.explain and self.crops != 1:
-            raise OptionError(f"--explain follows the votes of one crop: leave --crops {self.crops} out")
+            raise OptionError(f"--explain looks at one crop: leave --crops {self.crops} out")
 
 
 class Found(NamedTuple):
@@ -53,6 +56,7 @@ class Found(NamedTuple):
     file: Path
     activation: Tensor  # [classes]
     picture: Path | None
+    explanation: Explanation | None
 
     def best(self, classes: tuple[str, ...]) -> list[tuple[str, float]]:
         """The classes of the highest activations, best first."""
@@ -64,6 +68,7 @@ def predict_command(
     run: Positional[Path],
     images: Positional[list[Path]],
     explain: bool = False,
+    method: Method | None = None,
     output: Path | None = None,
     csv: Path | None = None,
     json: bool = False,
@@ -76,13 +81,15 @@ def predict_command(
     Args:
         run: The folder of a training run, or the name of a pretrained network.
         images: Image files of any size and mode, or folders of them.
-        explain: Write a picture per image: the input, its reconstruction, and where the votes came from.
+        explain: Write a picture per image: the input, its reconstruction, and what speaks for the class.
+        method: How to explain; default: integrated-gradients, the best in docs/explanations.md.
         output: The folder for these pictures; default: explained.
         csv: Write what was found of each image to this file, one row per image.
         json: Print one JSON object and nothing else.
         crops: Average over this many crops of each image.
     """
-    run_predict(PredictCall(run=run, images=images, explain=explain, output=output, csv=csv, json=json, crops=crops))
+    pictures: dict[str, Any] = {"explain": explain, "method": method, "output": output}
+    run_predict(PredictCall(run=run, images=images, **pictures, csv=csv, json=json, crops=crops))
 
 
 def run_predict(call: PredictCall) -> None:
@@ -120,13 +127,15 @@ def run_predict(call: PredictCall) -> None:
 def _classify(call: PredictCall, classifier: Classifier, paths: list[Path], pixels: Tensor) -> list[Found]:
     split = classifier.prepare(Split(pixels, torch.zeros(len(pixels), dtype=torch.int64)))
     activations = classifier.activations(split, crops=call.crops)  # [n, classes]
-    pictures: list[Path | None] = [None] * len(paths)
-    if call.explain:
-        for place, explanation in enumerate(explain(classifier, split)):
-            target = free_name(call.output or FOLDER, paths[place].stem)
-            write_picture(picture(explanation, classifier.classes[explanation.label]), target)
-            pictures[place] = target
-    return [Found(*of_file) for of_file in zip(paths, activations, pictures, strict=True)]
+    if not call.explain:
+        return [Found(path, activation, None, None) for path, activation in zip(paths, activations, strict=True)]
+    found = []
+    explanations = explain(classifier, split, call.method or DEFAULT)
+    for path, activation, explanation in zip(paths, activations, explanations, strict=True):
+        target = free_name(call.output or FOLDER, path.stem)
+        write_picture(picture(explanation, classifier.classes[explanation.label]), target)
+        found.append(Found(path, activation, target, explanation))
+    return found
 
 
 def skipped_lines(skipped: dict[Path, str]) -> list[str]:
@@ -135,12 +144,22 @@ def skipped_lines(skipped: dict[Path, str]) -> list[str]:
 
 
 def as_json(call: PredictCall, classifier: Classifier, found: list[Found], skipped: dict[Path, str]) -> dict[str, Any]:
-    """Of each file the best classes, and the activations of all in the order of ``classes``."""
+    """Of each file the best classes, and the activations of all in the order of ``classes``; with --explain the heat.
+
+    The heat is that of each pixel of the crop that the network sees, row by row; it sums to 1.
+    """
 
     def entry(of_file: Found) -> dict[str, Any]:
         best = [{"class": name, "activation": value} for name, value in of_file.best(classifier.classes)]
         entry = {"file": str(of_file.file), **best[0], "best": best, "activations": of_file.activation.tolist()}
-        return entry if of_file.picture is None else {**entry, "picture": str(of_file.picture)}
+        if of_file.explanation is None:
+            return entry
+        return {
+            **entry,
+            "picture": str(of_file.picture),
+            "method": of_file.explanation.method,
+            "heat": [[float(f"{heat:.4g}") for heat in row] for row in of_file.explanation.heat.tolist()],
+        }
 
     return {
         "run": str(call.run),

@@ -1,4 +1,4 @@
-"""Where the votes for the predicted class came from."""
+"""What speaks for the predicted class, at the input of each routing layer."""
 
 from itertools import zip_longest
 
@@ -18,15 +18,16 @@ IMAGES = 6
 def routing(subject: Subject) -> Section:
     """For some test images: the input, and the heat on it, from the class capsules down to the pixels."""
     index = chosen(subject)  # [n]
-    found = explain(subject.classifier, subject.prepared(index))
+    found = explain(subject.classifier, subject.prepared(index), "evidence")
     labels = subject.evaluation.label[index].tolist()
     cards = [_card(subject, label, one) for label, one in zip(labels, found, strict=True)]
     return section(
         "routing",
         "Routing",
         lead(
-            "Where the votes for the predicted class came from, traced back through the routing layers: from the "
-            "coarse map below the class capsules to the fine map of the primary capsules. Bright means many votes. ",
+            "What speaks for the predicted class: how much the capsules at each place add to its score, compared with "
+            "an image that is all background. From the coarse map below the class capsules to the fine map of the "
+            "primary capsules; last, the mean of these and of the pixels. Bright means much. ",
             subject.note,
         ),
         tag("div", *cards, class_="routes"),
@@ -47,7 +48,8 @@ def _card(subject: Subject, label: int, found: Explanation) -> Html:
     for layer, heat in reversed(found.layers.items()):
         size = TIMES.join(map(str, heat.shape))
         overlay = heat_overlay(found.image, enlarge(heat, found.image.shape[1]))
-        steps.append(_step(size, picture(overlay, f"votes at the {size} input of {layer}", title=layer)))
+        steps.append(_step(size, picture(overlay, f"evidence at the {size} input of {layer}", title=layer)))
+    steps.append(_step("mean", picture(heat_overlay(found.image, found.heat), "mean of the evidence")))
     says = tag("b", names[found.label]) if found.label == label else tag("b", names[found.label], class_="mistaken")
     caption = tag("figcaption", f"{names[label]}, classified as ", says, f" ({short(found.activation)})")
     return tag("figure", caption, tag("div", *steps, class_="steps"), class_="route")

@@ -62,7 +62,7 @@ def render_plan(plan: Plan, seed: int, done: Callable[[int], None] = lambda pair
 
     workers = ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
     try:
-        jobs = [workers.submit(work, *job) for job in _batches(plan)]
+        jobs = [workers.submit(work, *job) for job in batches(plan)]
         wait(jobs, return_when=FIRST_EXCEPTION)
         for job in jobs:
             if job.done():
@@ -72,20 +72,20 @@ def render_plan(plan: Plan, seed: int, done: Callable[[int], None] = lambda pair
     return images
 
 
-def _batches(plan: Plan) -> list[tuple[int, int, NDArray[np.int64]]]:
+def batches(plan: Plan) -> list[tuple[int, int, NDArray[np.int64]]]:
     """Category, instance and pairs of each job: a batch shows one object, as its shape is code with fixed numbers."""
     owners = np.stack([plan.category, plan.instance], axis=1)
-    batches = []
+    jobs = []
     for category, instance in np.unique(owners, axis=0).tolist():
         pairs = np.flatnonzero((plan.category == category) & (plan.instance == instance))
-        batches += [(category, instance, pairs[at : at + BATCH]) for at in range(0, len(pairs), BATCH)]
-    return batches
+        jobs += [(category, instance, pairs[at : at + BATCH]) for at in range(0, len(pairs), BATCH)]
+    return jobs
 
 
 VERSION = 1  # of the renderer: raise it with every change that shows, so that no old picture is taken from a cache
 DEFAULT_PAIRS = 3000
 
-_CHANNELS = {"left": slice(0, 1), "right": slice(1, 2), "both": slice(0, 2)}
+CHANNELS = {"left": slice(0, 1), "right": slice(1, 2), "both": slice(0, 2)}
 
 
 def load_turntable(
@@ -107,8 +107,8 @@ def load_turntable(
     count = FULL if pairs == "full" else pairs
     if not isinstance(count, int) or not 1 <= count <= FULL:
         raise DataError(f"turntable: pairs={pairs!r}, expected 1 to {FULL} or 'full'")
-    if camera not in _CHANNELS:
-        raise DataError(f"turntable: camera={camera!r}, expected one of {', '.join(_CHANNELS)}")
+    if camera not in CHANNELS:
+        raise DataError(f"turntable: camera={camera!r}, expected one of {', '.join(CHANNELS)}")
     if seed < 0:
         raise DataError(f"turntable: seed={seed}, expected 0 or more")
     folder = cache_folder() / "turntable" if folder is None else Path(folder)
@@ -116,7 +116,7 @@ def load_turntable(
     splits = {}
     for name, plan in plans.items():
         images = _images(folder / f"turntable-v{VERSION}-seed{seed}-{count}-{name}.npy", plan, seed, progress, name)
-        splits[name] = _split(images, plan, _CHANNELS[camera])
+        splits[name] = _split(images, plan, CHANNELS[camera])
     return ImageSet("turntable", tuple(CATEGORIES), splits["train"], splits["test"], folder)
 
 
