@@ -26,7 +26,7 @@ def objects_table(title: str, cells: list[Cell], results: Results) -> Table:
 
 def viewpoints_table(title: str, cells: list[Cell], results: Results) -> Table:
     """turntable's test toys from viewpoints that are in training, and from others."""
-    columns = ["viewpoints differ in", "network", "familiar viewpoints", "new viewpoints", "of"]
+    columns = ["viewpoints differ in", "network", "seed", "familiar viewpoints", "new viewpoints", "of"]
     rows = []
     for cell in cells:
         found = results.get(cell.job.name)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -184,17 +185,17 @@ class Experiments:
                     yield Cell(labels=(TITLES[data], LABELS[method]), job=run)
 
     def _objects(self) -> Iterator[Cell]:
-        for method in COMPARED:
-            for seed in SEEDS:
-                recipe = self.budget.objects(method).with_fields(seed=seed)
-                run = replace(self._run(f"objects-{method}-seed{seed}", recipe), crops=CROPS)
-                yield Cell(labels=(LABELS[method], str(seed)), job=run)
+        for method, seed in product(COMPARED, SEEDS):
+            recipe = self.budget.objects(method).with_fields(seed=seed)
+            run = replace(self._run(f"objects-{method}-seed{seed}", recipe), crops=CROPS)
+            yield Cell(labels=(LABELS[method], str(seed)), job=run)
 
     def _viewpoints(self) -> Iterator[Cell]:
         for factor in VIEWPOINTS:
-            for method in COMPARED:
-                recipe = self.budget.viewpoints(method).with_fields(viewpoint=factor)
-                yield Cell(labels=(factor, LABELS[method]), job=self._run(f"viewpoints-{factor}-{method}", recipe))
+            for method, seed in product(COMPARED, SEEDS):
+                recipe = self.budget.viewpoints(method).with_fields(viewpoint=factor, seed=seed)
+                name = f"viewpoints-{factor}-{method}" + (f"-seed{seed}" if seed else "")
+                yield Cell(labels=(factor, LABELS[method], str(seed)), job=self._run(name, recipe))
 
 
 def unique(jobs: Iterable[Job]) -> list[Job]:

@@ -88,7 +88,7 @@ def test_tables_have_all_cells(budget: str) -> None:
         "reconstructions": 12,
         "claims": 15 + 6 + 2,
         "objects": 4,
-        "viewpoints": 4,
+        "viewpoints": 8,
         "trials": 0,
         "all": 0,
     }
@@ -197,6 +197,7 @@ def test_beyond_the_paper_capsules_and_cnn_differ_in_nothing_else() -> None:
     found = Experiments(BUDGETS["short"])
     runs = {cell.job.name: cell.job for target in ("objects", "viewpoints") for cell in found.cells(target)}
     assert runs["objects-cnn-seed1"].recipe.optimisation.seed == 1
+    assert runs["viewpoints-azimuth-frem-seed1"].recipe.optimisation.seed == 1
     assert all((run.crops > 1) == name.startswith("objects") for name, run in runs.items())
     for name, run in runs.items():
         twin = runs[name.replace("frem", "cnn")].recipe

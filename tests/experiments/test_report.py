@@ -260,9 +260,9 @@ def test_new_objects_and_viewpoints() -> None:
     objects = {tuple(row[:2]): row[2:] for row in rows(chapter(text, "New objects"))}
     assert objects["FREM", "1"][:3] == ["3.00 %", "2.10 %", "12.50 %"]
     assert objects["CNN", "0"] == ["not run", *["\N{EN DASH}"] * 3]
-    viewpoints = {tuple(row[:2]): row[2:] for row in rows(chapter(text, "New viewpoints"))}
-    assert viewpoints["azimuth", "CNN"][:2] == ["12.50 %", "25.00 %"]
-    assert viewpoints["elevation", "FREM"][:2] == ["\N{EN DASH}", "not run"]
+    viewpoints = {tuple(row[:3]): row[3:] for row in rows(chapter(text, "New viewpoints"))}
+    assert viewpoints["azimuth", "CNN", "0"][:2] == ["12.50 %", "25.00 %"]
+    assert viewpoints["elevation", "FREM", "1"][:2] == ["\N{EN DASH}", "not run"]
 
 
 def trial(**changes: Any) -> dict[str, Any]:
