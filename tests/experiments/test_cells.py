@@ -105,7 +105,7 @@ def test_no_run_is_done_twice(budget: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "runs"), [("short", 6 + 15 + 12 + 3 + 2 + 8), ("full", 6 + 12 + 8 + 20 + 3 + 2 + 8)]
+    ("budget", "runs"), [("short", 6 + 15 + 12 + 3 + 2 + 4 + 8), ("full", 6 + 12 + 8 + 20 + 3 + 2 + 4 + 8)]
 )
 def test_number_of_runs(budget: str, runs: int) -> None:
     jobs = Experiments(BUDGETS[budget]).jobs("all")

@@ -75,6 +75,14 @@ def test_patience_is_in_the_checkpoint(small: Recipe, monkeypatch: pytest.Monkey
     assert weights(CUT) == weights(RUN)
 
 
+def test_an_extended_run_waits_anew(small: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_errors(monkeypatch, [*ERRORS[:5], 0.5, 0.5])
+    impatient = small.with_fields(epochs=6, patience=3)
+    train(impatient, output=RUN)
+    train(impatient.with_fields(epochs=7), resume=RUN)
+    assert epochs_of(RUN) == [1, 2, 3, 4, 5, 6, 7]
+
+
 def test_fields_that_cannot_be_meant() -> None:
     for changes, words in (
         ({"patience": 2, "validation": "none"}, "patience needs validation data"),

@@ -89,6 +89,8 @@ def configuration(run: Run) -> Section:
         "weights": run.result.get("weights"),
         "seed": run.card.get("seed"),
         "processes": run.card.get("processes"),
+        "device": run.card.get("device"),
+        "precision": run.card.get("precision"),
         "threads": run.card.get("threads"),
         "machine": run.card.get("machine"),
     }

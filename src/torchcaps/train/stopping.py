@@ -6,6 +6,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from rich.console import Console
 
 from torchcaps.train.metrics import Metrics
+from torchcaps.train.module import TrainingModule
 
 
 class Patience(Callback):
@@ -26,7 +27,10 @@ class Patience(Callback):
         self.best, self.waited = state_dict["best"], state_dict["waited"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        # A run that had stopped before does not go on when it is resumed.
+        assert isinstance(pl_module, TrainingModule)
+        if trainer.global_step == pl_module.cycle_start:  # a run that begins, or begins to be extended
+            self.waited = 0
+        # One that had stopped before does not go on when it is resumed.
         trainer.should_stop = trainer.should_stop or self.waited >= self.epochs
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
