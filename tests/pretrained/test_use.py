@@ -152,7 +152,7 @@ def test_a_folder_of_that_name_comes_first(tiny: Path, run: Path) -> None:
         create_model("hybrid32", pretrained="tiny"),
     ):
         assert torch.equal(ours.state_dict()[weight], shipped_network.state_dict()[weight])
-    with pytest.raises(OptionError, match="no pretrained network 'huge'; there are tiny"):
+    with pytest.raises(OptionError, match="no pretrained network 'huge'; available: tiny"):
         torchcaps.load("pretrained:huge")
 
 

@@ -68,6 +68,7 @@ def age(path: Path) -> int | None:
     return path.stat().st_mtime_ns if path.exists() else None
 
 
+@pytest.mark.slow
 def test_signals_end_a_process_after_a_checkpoint(images: Path, tmp_path: Path) -> None:
     arguments = [*tiny_fields(images, epochs=500), "--output", "run"]
     for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):

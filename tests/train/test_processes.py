@@ -65,6 +65,7 @@ def test_two_processes_mix_and_average_as_one(images: Path, tmp_path: Path) -> N
         assert (value - wanted[name]).norm() <= 1e-4 * wanted[name].norm(), name
 
 
+@pytest.mark.slow
 def test_two_processes_follow_one_with_batch_norm(images: Path, tmp_path: Path) -> None:
     """Half batches have other statistics: unless these are shared, the first losses differ by 4 %."""
     fields = tiny_fields(images, norm="batch", model="poolcaps32", loss="cross-entropy")
@@ -75,6 +76,7 @@ def test_two_processes_follow_one_with_batch_norm(images: Path, tmp_path: Path) 
     check_follows(tmp_path / "two", tmp_path / "one", tolerance=5e-3)  # 5e-4 were seen
 
 
+@pytest.mark.slow
 def test_two_processes_stop_together(images: Path, tmp_path: Path) -> None:
     fields = tiny_fields(images, epochs=500)
     process = start("train", *fields, "--devices", "2", "--output", "two", folder=tmp_path)
