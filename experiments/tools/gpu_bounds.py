@@ -1,10 +1,10 @@
 """How fast routing can be on a GPU at best: bytes over bandwidth or operations over peak, whichever is longer.
 
 Fused: a forward pass reads maps and matrices and writes poses and activations, once each. A backward pass reads maps,
-matrices, outputs and their gradients, writes the gradients, and writes and reads again ``PARTIAL_SUMS`` of those of the
-matrices (at most one per field). Votes are made in each sweep over a field: FREM and FRMS sweep for each mean and for
-the activation, EM for each mean and each variance; a backward pass goes through these sweeps again, and through each in
-reverse.
+matrices, outputs and their gradients, writes the gradients, and writes and reads again the kernel's partial sums of
+those of the matrices. Votes are made in each sweep over a field: FREM and FRMS sweep for each mean and for the
+activation, EM for each mean and each variance; a backward pass goes through these sweeps again, and then back, EM once
+per iteration.
 
 Compiled: the same maps, and ``PASSES`` over the votes, which are in memory.
 
@@ -20,11 +20,11 @@ from torchcaps.bench.networks import PAPER
 from torchcaps.bench.plan import HYBRID, METHODS
 from torchcaps.bench.report import LABELS
 from torchcaps.bench.workloads import LayerShape, hybrid_layers
+from torchcaps.ops.triton.launch import number_of_parts
 from torchcaps.runs.text import Table, short
 from torchcaps.types import POSE_SIZE
 
 BATCH, ITERATIONS = 50, 2
-PARTIAL_SUMS = 128  # about one per multiprocessor: an A100 has 108, an RTX 4090 has 128
 Way = Literal["forward", "backward"]
 WAYS: tuple[Way, ...] = ("forward", "backward")
 
@@ -63,6 +63,11 @@ def sweeps(method: str, iterations: int = ITERATIONS) -> int:
     return 2 * iterations if method == "em" else iterations + 1
 
 
+def sweeps_back(method: str, iterations: int = ITERATIONS) -> int:
+    """How often a backward pass does in reverse."""
+    return iterations if method == "em" else sweeps(method, iterations)
+
+
 def vote_bytes(layer: LayerShape, batch: int) -> int:
     """All votes of a layer in float32."""
     return 4 * batch * layer.fields * layer.inputs * layer.outputs * POSE_SIZE
@@ -80,8 +85,8 @@ def fused(method: str, layer: LayerShape, batch: int, way: Way) -> Work:
     if way == "forward":
         flops = each.total + (times - 1) * each.votes
         return Work(map_bytes(layer, batch, way), batch * layer.fields * flops)
-    flops = 3 * each.total + (2 * times - 1) * each.votes
-    sums = min(PARTIAL_SUMS, batch * layer.fields)
+    flops = 3 * each.total + (times + sweeps_back(method) - 1) * each.votes
+    sums = number_of_parts(batch * layer.fields, layer.inputs * layer.outputs)
     workspace = 2 * sums * 4 * layer.inputs * layer.outputs * POSE_SIZE  # written, and read again
     return Work(map_bytes(layer, batch, way) + workspace, batch * layer.fields * flops)
 
@@ -102,10 +107,19 @@ def layers_table() -> Table:
             for way in WAYS:
                 ours, theirs = (make(method, layer, BATCH, way) for make in (fused, compiled))
                 times = [short(1e6 * work.bound(gpu)) for gpu in GPUS for work in (ours, theirs)]
-                work = [short(ours.moved / 1e6), short(ours.flops / 1e9), short(theirs.moved / 1e6)]
+                work = [short(number) for one in (ours, theirs) for number in (one.moved / 1e6, one.flops / 1e9)]
                 rows.append([f"{layer.inputs} to {layer.outputs}, {layer.fields}", LABELS[method], way, *work, *times])
     heads = [f"{gpu.name}, {name}, us" for gpu in GPUS for name in ("fused", "compiled")]
-    columns = ["layer, fields", "method", "pass", "fused, MB", "fused, GFLOP", "compiled, MB", *heads]
+    columns = [
+        "layer, fields",
+        "method",
+        "pass",
+        "fused, MB",
+        "fused, GFLOP",
+        "compiled, MB",
+        "compiled, GFLOP",
+        *heads,
+    ]
     return Table(f"Bounds for each capsule layer of {HYBRID}, batch {BATCH}, training", columns, rows)
 
 

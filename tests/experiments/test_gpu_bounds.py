@@ -8,7 +8,6 @@ import torch
 
 from bench.test_flops import Counted, add, make_votes, numbers, route_by_density, route_by_em
 from experiments.tools.gpu_bounds import (
-    PARTIAL_SUMS,
     PASSES,
     Gpu,
     Work,
@@ -17,6 +16,7 @@ from experiments.tools.gpu_bounds import (
     map_bytes,
     markdown,
     sweeps,
+    sweeps_back,
     vote_bytes,
 )
 from experiments.tools.vote_passes import passes
@@ -24,6 +24,7 @@ from torchcaps import use_backend
 from torchcaps.bench.workloads import LayerShape
 from torchcaps.nn import CapsuleConv2d
 from torchcaps.ops import reference
+from torchcaps.ops.triton.launch import MOST_PROGRAMS
 from torchcaps.types import Capsules
 
 PAGE = Path(__file__).parents[2] / "docs" / "gpu.md"
@@ -56,7 +57,7 @@ def test_bytes_are_those_of_the_tensors(monkeypatch: pytest.MonkeyPatch) -> None
     backward = size(*sources, *outputs, *upstream, *gradients)
     assert map_bytes(LAYER, BATCH, "forward") == fused("em", LAYER, BATCH, "forward").moved == forward
     assert map_bytes(LAYER, BATCH, "backward") == backward
-    assert BATCH * LAYER.fields < PARTIAL_SUMS
+    assert BATCH * LAYER.fields < MOST_PROGRAMS
     workspace = 2 * BATCH * LAYER.fields * size(layer.weight)  # one sum per field, written and read again
     assert fused("em", LAYER, BATCH, "backward").moved == backward + workspace
     assert compiled("em", LAYER, BATCH, "forward").moved == forward + 8 * size(*votes)
@@ -64,9 +65,12 @@ def test_bytes_are_those_of_the_tensors(monkeypatch: pytest.MonkeyPatch) -> None
     assert compiled("frem", LAYER, BATCH, "backward").moved == backward + 13 * size(*votes)
 
 
-@pytest.mark.parametrize(("method", "times"), [("frem", 3), ("frms", 3), ("em", 4)])
-def test_operations_are_those_of_the_algorithm(method: str, times: int) -> None:
-    """Two iterations: two means and the activation, or two means and two variances, each with votes of its own."""
+@pytest.mark.parametrize(("method", "times", "back"), [("frem", 3, 3), ("frms", 3, 3), ("em", 4, 2)])
+def test_operations_are_those_of_the_algorithm(method: str, times: int, back: int) -> None:
+    """Two iterations: two means and the activation, or two means and two variances, each with votes of its own.
+
+    Backward all of these again, and then each in reverse; of EM one sweep per iteration.
+    """
     random.seed(0)
     inputs, outputs, fields = LAYER.inputs, LAYER.outputs, BATCH * LAYER.fields
 
@@ -81,9 +85,9 @@ def test_operations_are_those_of_the_algorithm(method: str, times: int) -> None:
             make_votes(inputs, outputs)
         return fields * Counted.done
 
-    assert sweeps(method) == times
+    assert (sweeps(method), sweeps_back(method)) == (times, back)
     assert fused(method, LAYER, BATCH, "forward").flops == count(times - 1, 1)
-    assert fused(method, LAYER, BATCH, "backward").flops == count(2 * times - 1, 3)
+    assert fused(method, LAYER, BATCH, "backward").flops == count(times + back - 1, 3)
     assert compiled(method, LAYER, BATCH, "forward").flops == count(0, 1)
     assert compiled(method, LAYER, BATCH, "backward").flops == count(0, 2)
 

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+from importlib import metadata
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from unittest import mock
 
@@ -61,7 +63,7 @@ def test_a_backward_kernel_compiles_without_spills() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("capability", [80, 90])
 @pytest.mark.parametrize("shape", resources.SHAPES, ids=str)
-@pytest.mark.parametrize("iterations", [1, 2, 3])
+@pytest.mark.parametrize("iterations", [1, 2, 3, 5, 6])  # of every entry of the table
 @pytest.mark.parametrize("method", resources.METHODS)
 @pytest.mark.parametrize("kernel", resources.KERNELS)
 def test_every_launch_parameter(kernel: str, method: str, iterations: int, shape: tuple, capability: int) -> None:
@@ -116,3 +118,34 @@ def test_auto_on_a_gpu_is_triton_and_then_the_next_with_one_warning(monkeypatch:
 def test_importing_torchcaps_does_not_import_triton() -> None:
     code = "import sys, torchcaps, torchcaps.nn; assert not any(m.split('.')[0] == 'triton' for m in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_triton_of_another_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        if name != "pytorch-triton-rocm":
+            raise metadata.PackageNotFoundError(name)
+        return "3.6.0"
+
+    monkeypatch.setattr(available.metadata, "version", version)
+    assert "triton 3.6.0 is too old" in str(available._missing())
+    monkeypatch.setattr(available, "DISTRIBUTIONS", ("triton",))  # of a name that is not known
+    assert available._missing() is None
+
+
+def test_a_folder_that_is_called_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(available.util, "find_spec", lambda name: ModuleSpec(name, None, is_package=True))
+    assert "triton is not installed" in str(available._missing())
+
+
+def test_a_triton_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str) -> None:
+        raise ImportError("libtriton.so is missing")
+
+    monkeypatch.setattr(launch, "import_module", broken)
+    with pytest.raises(launch.LaunchError, match=r"cannot be used \(ImportError: libtriton.so is missing\)"):
+        launch.kernel_of("forward")
+
+
+def test_maps_that_reach_further_than_offsets_do() -> None:
+    pose = torch.empty_strided((1, 16, 3, 1), (2**31, 0, 2**30, 0), device="meta")
+    assert available._reach(pose) == 2**31

@@ -131,6 +131,22 @@ def test_never_a_nan(method: str, options: dict) -> None:
     assert_finite(method, options, torch.ones(5, 16), torch.rand(5, generator=g), 3)  # identical poses
 
 
+def test_one_of_several_votes_has_all_the_weight() -> None:
+    options = {"kernel": "gaussian", "distance": "l2"}
+    for seed in range(3):
+        g = torch.Generator().manual_seed(seed)
+        assert_finite("frms", options, 1e5 * torch.randn(5, 16, generator=g), 1e-20 * torch.rand(1, 5, generator=g), 2)
+
+
+def test_a_nan_that_comes_in_comes_out() -> None:
+    layer = CapsuleConv2d(2, 3, routing="em")
+    pose, activation = torch.randn(1, 32, 2, 2), torch.rand(1, 2, 2, 2)
+    pose[0, 0, 0, 0] = float("nan")
+    with use_backend("triton"):
+        found = layer(Capsules(pose, activation))
+    assert found.activation.isnan().all()
+
+
 @pytest.mark.parametrize("method", ["frms", "frem"])
 def test_a_single_vote_is_the_pose(method: str) -> None:
     values = field(method, [0.0, 0.0, 0.3], 3, scale=1.0, seed=1)
@@ -231,6 +247,16 @@ def test_wrong_sizes_and_second_derivatives_are_refused() -> None:
     (gradient,) = torch.autograd.grad(pose.square().sum(), inputs[0], create_graph=True)
     with pytest.raises(NotImplementedError, match=r'use_backend\("reference"\)'):
         gradient.sum().backward()
+
+
+def test_wrong_devices_and_types_are_refused() -> None:
+    pose, activation, *rest = arguments("frem")
+    layer = CapsuleConv2d(2, 3)
+    layer.beta = torch.nn.Parameter(layer.beta.detach().to("meta"))
+    with use_backend("triton"), pytest.raises(ValueError, match=r"beta is on meta, the capsules are on cpu: move one"):
+        layer(Capsules(torch.randn(1, 32, 2, 2), torch.rand(1, 2, 2, 2)))
+    with pytest.raises(TypeError, match=r"activation is of type torch.int64, expected a floating type"):
+        operator.route(pose, activation.long(), *rest)
 
 
 def test_compile_and_export() -> None:

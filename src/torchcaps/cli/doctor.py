@@ -24,7 +24,8 @@ def doctor(check: bool = False, compiled: bool = False, json: bool = False) -> N
 
     Args:
         check: Also compare each backend with the reference on some layers, outputs and every gradient, on every
-            available device; takes under a minute. Exits with code 1 if any differs.
+            available device; takes under a minute on a CPU, and minutes at
+            first on a GPU, where kernels are compiled. Exits with code 1 if any differs.
         compiled: Also check torch.compile, which takes minutes: it compiles each layer.
         json: Print one JSON object and nothing else.
     """

@@ -53,6 +53,7 @@ def route_map(
         matrices = matrices_of_fields(weight, capsules.activation.shape[1], window)
         return _route_by_operators(native, capsules, matrices, parameters, window, method, full, vote_offset, affine)
     if backend == "triton":
+        check_together(capsules, weight, parameters)
         try:
             return _route_by_operators(
                 operator, capsules, weight, parameters, window, method, full, vote_offset, affine
@@ -141,6 +142,14 @@ def native_kernel(kernel: Any) -> str | None:
     if type(kernel) is Gaussian:
         return "gaussian"
     return kernel if isinstance(kernel, str) else None
+
+
+def check_together(capsules: Capsules, weight: Tensor, parameters: Parameters) -> None:
+    """Raise unless all tensors are on one device: a kernel reads whatever is at an address."""
+    device = capsules.pose.device
+    for name, tensor in {"activation": capsules.activation, "weight": weight, **parameters}.items():
+        if tensor.device != device:
+            raise ValueError(f"{name} is on {tensor.device}, the capsules are on {device}: move one with .to(device)")
 
 
 def _route_by_operators(

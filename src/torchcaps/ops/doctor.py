@@ -27,9 +27,24 @@ def findings() -> dict[str, str]:
 
 def _backend() -> str:
     try:
-        return f"{requested_backend()} ({VARIABLE} is {os.environ.get(VARIABLE, 'not set')})"
+        asked = requested_backend()
+        takes = f", which takes {_taken_by_auto()}" if asked == "auto" else ""
+        return f"{asked}{takes} ({VARIABLE} is {os.environ.get(VARIABLE, 'not set')})"
     except ValueError as error:
         return str(error)
+
+
+def _taken_by_auto() -> str:
+    """By device, the first backend that can serve there; a layer that it does not serve goes to the next."""
+    on_cpu = "native" if native.MISSING is None else "reference"
+    if not torch.cuda.is_available():
+        return f"{on_cpu} on the CPU"
+    gpu = torch.device("cuda", torch.cuda.current_device())
+    reasons = {"triton": available.why_not_on(gpu), "compiled": compiled.why_not(gpu)}
+    on_gpu = next((name for name, reason in reasons.items() if reason is None), "reference")
+    passed = [f"{name} cannot: {reason}" for name, reason in reasons.items() if reason]
+    why = f" ({'; '.join(passed)})" if passed else ""
+    return f"{on_cpu} on the CPU, {on_gpu} on the GPU{why}"
 
 
 def _waiting() -> str:
@@ -59,6 +74,6 @@ def _triton() -> str:
 
 
 def _compiled() -> str:
-    reason = compiled.why_not(torch.device("cpu"))
+    reason = compiled.why_not(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     gpu = f"{torch.cuda.get_device_name()} is there (untested)" if torch.cuda.is_available() else "no GPU here"
     return f"not available: {reason}; {gpu}" if reason else f"available: torch.compile of the reference; {gpu}"

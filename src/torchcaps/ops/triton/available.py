@@ -1,30 +1,45 @@
 """Where the Triton kernels can run. Looking does not import triton."""
 
+from contextlib import suppress
 from importlib import metadata, util
 
 import torch
 from torch import Tensor
 
 from torchcaps.ops.native import is_transformed
-from torchcaps.ops.triton.launch import INTERPRET, is_interpreted
+from torchcaps.ops.triton.launch import INTERPRET, MOST_ELEMENTS, is_interpreted
 from torchcaps.ops.triton.table import MOST_OUTPUTS
 
-OLDEST = (3, 4)  # the first one with the language that the kernels are written in; tested with 3.9
+OLDEST = (3, 7)  # the oldest that has compiled the kernels
+DISTRIBUTIONS = ("triton", "triton-rocm", "pytorch-triton-rocm", "pytorch-triton", "triton-windows")  # who brings it
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LEAST_CAPABILITY = (7, 5)
-MOST_ELEMENTS = 2**31  # of one image: offsets inside of it are 32-bit numbers
 
 _failures: dict[str, str] = {}  # by device
 
 
 def _missing() -> str | None:
     """Why triton cannot be imported, or None where it can."""
-    if util.find_spec("triton") is None:
+    found = util.find_spec("triton")
+    if found is None or found.origin is None:  # None: a folder of that name, and no package
         return "triton is not installed: pip install 'torchcaps[triton]'"
-    version = metadata.version("triton")
-    if tuple(int(number) for number in version.split("+")[0].split(".")[:2]) < OLDEST:
+    version = _version()
+    if version and tuple(int(number) for number in version.split("+")[0].split(".")[:2]) < OLDEST:
         return f"triton {version} is too old, expected {'.'.join(map(str, OLDEST))} or newer: update torch"
     return None
+
+
+def _version() -> str | None:
+    """Of triton, where one of its distributions says so."""
+    for name in DISTRIBUTIONS:
+        with suppress(metadata.PackageNotFoundError):
+            return metadata.version(name)
+    return None
+
+
+def _reach(maps: Tensor) -> int:
+    """The largest offset inside of an image."""
+    return sum((size - 1) * stride for size, stride in zip(maps.shape[1:], maps.stride()[1:], strict=True))
 
 
 MISSING = _missing()  # looked up once, and not while torch.compile traces a call
@@ -59,8 +74,8 @@ def why_not(pose: Tensor, weight: Tensor, vote_offset: Tensor | None) -> str | N
         return f"the capsules are on {pose.device}, the weights on {weight.device}: move one with .to(device)"
     if weight.shape[1] > MOST_OUTPUTS:
         return f"the Triton kernels route to at most {MOST_OUTPUTS} capsules, not to {weight.shape[1]}"
-    if not torch.compiler.is_compiling() and pose.numel() // max(1, len(pose)) >= MOST_ELEMENTS:
-        return f"the Triton kernels take maps of less than {MOST_ELEMENTS} elements per image"
+    if not torch.compiler.is_compiling() and pose.numel() and _reach(pose) >= MOST_ELEMENTS:
+        return f"the Triton kernels take images whose elements lie within {MOST_ELEMENTS} of each other in memory"
     if vote_offset is not None and vote_offset.requires_grad:
         return "the Triton kernels have no gradient by vote offsets"
     if is_transformed():

@@ -24,3 +24,10 @@ class How(NamedTuple):
     has_offset: bool = False
     has_affine: bool = False
     many_inputs: bool = False  # for the launch parameters alone
+
+
+def as_constants(how: How) -> How:
+    """For a kernel: fields that are constants themselves, which Triton before 3.8 does not make of a tuple's."""
+    import triton.language as tl
+
+    return How(*(tl.constexpr(value) for value in how))

@@ -1,6 +1,7 @@
 """Host code of the kernels: what they are given, the workspace, and the two launches."""
 
 import os
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
@@ -8,12 +9,13 @@ from torch import Tensor
 
 from torchcaps.errors import UserError
 from torchcaps.ops.triton import table
-from torchcaps.ops.triton.how import How
+from torchcaps.ops.triton.how import How, as_constants
 from torchcaps.ops.window import Window
 from torchcaps.types import POSE_SIZE
 
 WORKSPACE = 64 * 2**20  # bytes, at most, for the parts of the weights' gradient (one part may be larger)
 MOST_PROGRAMS = 1024  # and so many parts at most
+MOST_ELEMENTS = 2**31  # of one image: offsets inside of it are 32-bit numbers
 INTERPRET = "TRITON_INTERPRET"
 _INTERPRETED = os.environ.get(INTERPRET, "0").lower() in ("1", "true", "on", "yes", "y")  # Triton looks only once, too
 
@@ -76,7 +78,8 @@ def launch(kernel: Any, programs: int, arguments: tuple[Any, ...], how: How, nam
 
     def run(parameters: tuple[How, int]) -> None:
         # fusion is asked for, as its default is about to change; num_stages would be of loads for a tl.dot
-        kernel[(programs,)](*arguments, parameters[0], num_warps=parameters[1], num_stages=1, enable_fp_fusion=True)
+        how, warps = as_constants(parameters[0]), parameters[1]
+        kernel[(programs,)](*arguments, how, num_warps=warps, num_stages=1, enable_fp_fusion=True)
 
     with torch.cuda.device(arguments[0].device):
         try:
@@ -90,22 +93,29 @@ def launch(kernel: Any, programs: int, arguments: tuple[Any, ...], how: How, nam
             ) from error
 
 
+def kernel_of(name: str) -> Any:
+    """The kernel; triton is imported now, which may be there and still not work."""
+    try:
+        return getattr(import_module(f"torchcaps.ops.triton.kernels.{name}"), name)
+    except Exception as error:
+        raise LaunchError(
+            f"triton is installed but cannot be used ({type(error).__name__}: {error}): install it again, or choose "
+            'another backend, torchcaps.use_backend("compiled") or use_backend("reference")'
+        ) from error
+
+
 def forward(call: Call, affine: tuple[Tensor, Tensor] | None, out: tuple[Tensor, Tensor]) -> None:
     """Write poses ``[B, Ho, Wo, 16 J]`` and activations ``[B, Ho, Wo, J]``."""
-    from torchcaps.ops.triton.kernels.forward import forward as kernel
-
     if not call.fields:
         return
     how = call.how._replace(has_affine=affine is not None)
     pointers = call.pointers()
     scale, shift = (precise(a) for a in affine) if affine is not None else (pointers[4], pointers[4])
-    launch(kernel, call.fields, (*pointers, scale, shift, *out, *call.sizes()), how, "forward")
+    launch(kernel_of("forward"), call.fields, (*pointers, scale, shift, *out, *call.sizes()), how, "forward")
 
 
 def backward(call: Call, by_pose: Tensor, by_activation: Tensor) -> tuple[Tensor, ...]:
     """Gradients by the six tensors, from those by the outputs."""
-    from torchcaps.ops.triton.kernels.backward import backward as kernel
-
     how = call.how
     rows, outputs = call.weight.shape[:2]
     programs = number_of_parts(call.fields, rows * outputs)
@@ -119,7 +129,8 @@ def backward(call: Call, by_pose: Tensor, by_activation: Tensor) -> tuple[Tensor
         given = (by_pose.contiguous(), by_activation.contiguous())
         taken = (poses.maps, activations.maps, *parts)
         where = (call.fields, *poses.strides, *activations.strides)
-        launch(kernel, programs, (*call.pointers(), *given, *taken, *call.sizes(), *where), how, "backward")
+        arguments = (*call.pointers(), *given, *taken, *call.sizes(), *where)
+        launch(kernel_of("backward"), programs, arguments, how, "backward")
     weight, first, second, bandwidth = (part.sum(0) for part in parts)
     weight = weight.reshape(4, 4, rows, outputs).permute(2, 3, 0, 1)
     bandwidth = bandwidth.sum() if how.method != "em" else torch.zeros_like(call.bandwidth)
@@ -146,6 +157,11 @@ class Receiver:
         channels = size * call.how.inputs
         self.overlap = (sh < kh and rows > 1) or (sw < kw and columns > 1)
         if self.overlap:
+            if rows * columns * kh * kw * channels >= MOST_ELEMENTS:
+                raise LaunchError(
+                    f"the gradient of {rows}x{columns} overlapping fields of {kh}x{kw} is too large for the Triton "
+                    'kernels: choose another backend, torchcaps.use_backend("compiled") or use_backend("reference")'
+                )
             self.maps = self.of.new_empty(batch, rows, columns, kh, kw, channels, dtype=torch.float32)
             b, y, x, h, w, c = self.maps.stride()
             self.strides = (b, y, x, c, h, w)

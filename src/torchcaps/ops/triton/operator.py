@@ -137,6 +137,10 @@ def _call(
     _check_shape("bandwidth", bandwidth, ())
     if offset is not None:
         _check_shape("vote_offset", offset, (inputs, POSE_SIZE))
+    parameters = {"activation": activation, "weight": weight, "first parameter": first, "second parameter": second}
+    for name, tensor in (parameters | {"bandwidth": bandwidth}).items():
+        if not tensor.is_floating_point():
+            raise TypeError(f"{name} is of type {tensor.dtype}, expected a floating type")
     if iterations < 1:
         raise ValueError(f"iterations: got {iterations}, expected at least 1")
     how = How(

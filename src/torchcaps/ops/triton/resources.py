@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from torchcaps.ops.triton import table
-from torchcaps.ops.triton.how import How
+from torchcaps.ops.triton.how import How, as_constants
 
 # Shared memory that one program may use, in bytes, by compute capability.
 LIMITS = {80: 163 * 1024, 86: 99 * 1024, 89: 99 * 1024, 90: 227 * 1024}
@@ -67,7 +67,7 @@ def compiled(kernel: str, how: How, warps: int, target: tuple[str, int | str, in
     names = function.arg_names[:-1]
     maps = dict.fromkeys(("pose", "activation"), f"*{map_type}")
     types = {name: maps.get(name, "*fp32") if name in POINTERS else "i32" for name in names}
-    constants = {"HOW": how} | {name: 1 for name in names if name.endswith("_c")}
+    constants = {"HOW": as_constants(how)} | {name: 1 for name in names if name.endswith("_c")}
     types |= dict.fromkeys(constants, "constexpr")
     aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(names) if name in POINTERS}
     options = {"num_warps": warps, "num_stages": 1, "enable_fp_fusion": True}

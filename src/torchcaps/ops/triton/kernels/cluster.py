@@ -149,7 +149,8 @@ def mean(field, states, t: tl.constexpr, sums, inverse_bandwidth, HOW: tl.conste
         log_activation = tl.log(tl.where(block.on, block.activation, 1.0))
         newer = tl.maximum(top, tl.where(block.on, log_weight + log_activation, -INFINITY))
         scale = rescale(top, newer)
-        weight = tl.where(block.on, rescale(log_weight, newer) * block.activation, 0.0)
+        # the largest weighs exactly 1: where it has all the weight, its vote is the mean to the last bit
+        weight = tl.where(block.on, rescale(log_weight + log_activation, newer), 0.0)
         total = total * scale + weight
         centre = centre * scale[None, None, :, :] + weight[None, None, :, :] * votes
         top = newer
@@ -224,7 +225,9 @@ def spread(field, states, state, t: tl.constexpr, parameters, HOW: tl.constexpr)
     before = tl.full([4, 4, 1, HOW.lanes], 1.0, tl.float32)
     if t > 0:
         before = states[t - 1].variance
-    variance = tl.where(kept, before, tl.maximum(square - drift * drift, HOW.variance_floor))
+    variance = tl.where(
+        kept, before, tl.maximum(square - drift * drift, HOW.variance_floor, propagate_nan=tl.PropagateNan.ALL)
+    )
     log_variances = over_elements(tl.log(variance))
     cost = (16 * parameters.first + 0.5 * log_variances) * state.mass
     logit = HOW.inverse_temperatures[t] * (parameters.second - cost)
