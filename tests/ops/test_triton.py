@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -149,3 +150,36 @@ def test_a_triton_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> No
 def test_maps_that_reach_further_than_offsets_do() -> None:
     pose = torch.empty_strided((1, 16, 3, 1), (2**31, 0, 2**30, 0), device="meta")
     assert available._reach(pose) == 2**31
+
+
+def test_autotuning_takes_the_fastest_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    how = resources.example("frem", 2, 16, 32)
+    own, *others = table.candidates(how, "forward")
+
+    def measured(run: Callable[[], None], **_options: object) -> float:
+        run()
+        return 1.0 if ran[-1] == others[0] else 2.0
+
+    def run(of: tuple) -> None:
+        ran.append(of)
+        if of == others[1]:
+            raise RuntimeError("out of resources: shared memory")
+
+    ran: list[tuple] = []
+    monkeypatch.setattr("triton.testing.do_bench", measured)
+    monkeypatch.setattr(table, "_tuned", {})
+    assert table.tuned(how, "forward", run) == others[0]
+    assert ran == [own, *others]
+    assert table.tuned(how, "forward", run) == others[0]
+    assert len(ran) == 1 + len(others)  # measured once
+
+
+def test_autotuning_where_nothing_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    how = resources.example("em", 2, 16, 32)
+
+    def fails(run: Callable[[], None], **_options: object) -> float:
+        raise RuntimeError("no GPU")
+
+    monkeypatch.setattr("triton.testing.do_bench", fails)
+    monkeypatch.setattr(table, "_tuned", {})
+    assert table.tuned(how, "backward", lambda of: None) == table.chosen(how, "backward")

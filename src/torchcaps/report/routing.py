@@ -27,7 +27,7 @@ def routing(subject: Subject) -> Section:
         lead(
             "What speaks for the predicted class: how much the capsules at each place add to its score, compared with "
             "an image that is all background. From the coarse map below the class capsules to the fine map of the "
-            "primary capsules; last, the mean of these and of the pixels. Bright means much. ",
+            "primary capsules; last, the mean of these and of the pixels. Brighter places count more. ",
             subject.note,
         ),
         tag("div", *cards, class_="routes"),

@@ -6,8 +6,10 @@ state than a thread has registers, 2 or 4 threads share a pair. ``TORCHCAPS_TRIT
 first call of each shape.
 """
 
+import math
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 from torchcaps.ops.triton.how import How
 
@@ -71,6 +73,9 @@ def tuned(how: How, kernel: str, run: Callable[[tuple[How, int]], None]) -> tupl
     if (how, kernel) not in _tuned:
         from triton.testing import do_bench
 
-        times = {of: do_bench(lambda of=of: run(of), warmup=5, rep=20) for of in candidates(how, kernel)}
+        times: dict[tuple[How, int], float] = {chosen(how, kernel): math.inf}  # which is taken if none can be measured
+        for of in candidates(how, kernel):
+            with suppress(Exception):  # one that needs more than this GPU has
+                times[of] = do_bench(lambda of=of: run(of), warmup=5, rep=20)
         _tuned[how, kernel] = min(times, key=lambda of: times[of])
     return _tuned[how, kernel]
