@@ -19,7 +19,7 @@ from torchcaps import Capsules, use_backend
 from torchcaps.functional import Epanechnikov, list_routings, routing_method
 from torchcaps.nn import CapsuleConv2d, ClassCapsules
 from torchcaps.ops import dispatch, reference
-from torchcaps.ops.triton import operator
+from torchcaps.ops.triton import launch, operator
 from torchcaps.ops.window import Window
 
 METHODS = list_routings(native=True)
@@ -106,6 +106,18 @@ def test_overlapping_fields_with_padding() -> None:
     assert_equal_to_reference(case, torch.channels_last, "triton")
 
 
+@pytest.mark.parametrize("method", METHODS)
+def test_fewer_programs_than_fields(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "MOST_PROGRAMS", 2)  # each adds several fields up
+    case = a_case(2, 2, 4, 2, 3, Window((2, 2), (2, 2), (0, 0)), method, {"iterations": 2})
+    assert_equal_to_reference(case, torch.channels_last, "triton")
+
+
+def test_fields_of_many_inputs() -> None:
+    case = a_case(1, 1, 2, 64, 3, Window((1, 2), (1, 1), (0, 0)), "frem", {"iterations": 2})
+    assert_equal_to_reference(case, torch.channels_last, "triton")
+
+
 def assert_finite(method: str, options: dict, pose: torch.Tensor, activation: torch.Tensor, iterations: int) -> None:
     pose = pose.reshape(1, -1, 1, 1).clone().requires_grad_()
     activation = activation.reshape(1, -1, 1, 1).clone().requires_grad_()
@@ -184,19 +196,20 @@ def test_shared_matrices_coordinates_and_strides() -> None:
         assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_half_precision() -> None:
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision(dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     layer = CapsuleConv2d(2, 3, (1, 2), transform_std=0.5)
-    maps = Capsules(torch.randn(1, 32, 1, 2).bfloat16(), torch.rand(1, 2, 1, 2).bfloat16())
+    maps = Capsules(torch.randn(1, 32, 1, 2).to(dtype), torch.rand(1, 2, 1, 2).to(dtype))
     expected = gradients(layer, Capsules(*(m.float() for m in maps)), "reference")
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast("cpu", dtype=dtype):
         found = gradients(layer, maps, "triton")
     assert found[0].dtype == torch.float32
-    assert found[2].dtype == torch.bfloat16
+    assert found[2].dtype == dtype
     for ours, theirs in zip(found, expected, strict=True):
         assert_close(ours.float(), theirs, rtol=1e-2, atol=1e-4)
-    whole = gradients(layer.bfloat16(), maps, "triton")
-    assert whole[0].dtype == torch.bfloat16
+    whole = gradients(layer.to(dtype), maps, "triton")
+    assert whole[0].dtype == dtype
     assert_close(whole[0].float(), expected[0], rtol=0.05, atol=0.01)
 
 
