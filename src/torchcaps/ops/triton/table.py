@@ -23,8 +23,8 @@ SPLITS: dict[tuple[str, str], tuple[tuple[int, int], ...]] = {
     ("forward", "frem"): ((2, 1), (3, 2)),
     ("forward", "frms"): ((3, 1), (5, 2), (6, 4)),
     ("forward", "em"): ((2, 2),),
-    ("backward", "frem"): ((1, 1), (2, 2), (3, 4)),
-    ("backward", "frms"): ((1, 1), (2, 2), (3, 4)),
+    ("backward", "frem"): ((2, 2), (3, 4)),
+    ("backward", "frms"): ((2, 2), (3, 4)),
     ("backward", "em"): ((1, 2), (2, 4)),
 }
 
