@@ -97,7 +97,7 @@ def introduction(results: list[Result], rehearsal: bool) -> list[str]:
     found = f"{counted} on {', '.join(machines)}; data: {', '.join(data)}." if results else ""
     made = (
         "Made by `python -m experiments --report` from the files in `experiments/results/`; "
-        "no result here was typed by hand."
+        "no number in a table was typed by hand."
     )
     copy = ""
     if any("JPEG copy" in title for title in data):
