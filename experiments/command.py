@@ -18,6 +18,7 @@ from experiments.states import state_of
 from experiments.tables import paper_text
 from torchcaps.cli.tables import Cell, fitting_table
 from torchcaps.errors import OptionError
+from torchcaps.train.devices import Precision
 
 RESULTS = Path("experiments/results")
 
@@ -31,6 +32,7 @@ def reproduce(
     runs: Path = Path("runs/experiments"),
     list_runs: Annotated[bool, tyro.conf.arg(name="list")] = False,
     again: bool = False,
+    precision: Precision | None = None,
     report: bool = False,
     output: Path | None = None,
 ) -> None:
@@ -49,10 +51,13 @@ def reproduce(
         runs: Folder of the run folders, which hold checkpoints and weights.
         list_runs: Run nothing; show the runs, the paper's errors, and how far each is.
         again: Rerun and replace results made with different settings.
+        precision: bf16 trains CNNs, and capsules after a CNN's convolutions, up to twice as fast on CPUs with AVX-512;
+            default: 32. What was interrupted goes on as it began.
         report: Write results.md from what is in the results' folder.
         output: Where the report goes; default: docs.
     """
     given = {"--budget": budget is not None, "--only": only is not None, "--list": list_runs, "--again": again}
+    given["--precision"] = precision is not None
     refuse_what_would_be_ignored(target, given, report=report, output=output)
     places, console = Places(results, runs), Console()
     budget, output = budget or "short", output or Path("docs")
@@ -64,9 +69,10 @@ def reproduce(
             return
         words = ["python", "-m", "experiments", target, "--budget", budget, *(["--only", *only] if only else [])]
         words += [*(["--root", str(root)] if root else []), *(["--again"] if again else [])]
+        words += ["--precision", precision] if precision else []
         words += ["--results", str(results), "--runs", str(runs)]
         go_on = shlex.join([*words, *(["--report", "--output", str(output)] if report else [])])
-        run_or_stop(jobs, places, console, again, go_on)
+        run_or_stop(jobs, places, console, again, precision, go_on)
     if report:
         from experiments.chapters import NOTES, make_document
         from experiments.document import write_document
@@ -104,7 +110,9 @@ def chosen(jobs: Sequence[Job], only: Sequence[str] | None) -> list[Job]:
     return [job for job in jobs if job.name in kept]
 
 
-def run_or_stop(jobs: list[Job], places: Places, console: Console, again: bool, go_on: str) -> None:
+def run_or_stop(
+    jobs: list[Job], places: Places, console: Console, again: bool, precision: Precision | None, go_on: str
+) -> None:
     """Run the jobs; Ctrl-C and the like end with the command to go on with."""
     from torchcaps.train.run import require_lightning
 
@@ -113,7 +121,7 @@ def run_or_stop(jobs: list[Job], places: Places, console: Console, again: bool, 
     from torchcaps.train.checkpoints import Interrupted
 
     try:
-        run_jobs(jobs, places, console, again=again)
+        run_jobs(jobs, places, console, again=again, precision=precision)
     except Interrupted as interrupted:
         print(f"\n{interrupted}; continue with: {go_on}")
         raise SystemExit(interrupted.exit_code) from None

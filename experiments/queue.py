@@ -15,6 +15,7 @@ from torchcaps.data.catalog import BUILT_IN
 from torchcaps.data.locate import find_folder
 from torchcaps.errors import UserError
 from torchcaps.runs.folder import LOCK, RUN, BusyError, locked
+from torchcaps.train.devices import Precision
 from torchcaps.train.run import train
 
 
@@ -22,11 +23,18 @@ class OtherRecipeError(UserError):
     """Something is there already, of a run with other settings."""
 
 
-def run_jobs(jobs: Sequence[Job], places: Places, console: Console, *, again: bool = False) -> None:
+def run_jobs(
+    jobs: Sequence[Job],
+    places: Places,
+    console: Console,
+    *,
+    again: bool = False,
+    precision: Precision | None = None,
+) -> None:
     """Do what is not done yet, in order, but for what another process is doing: several may share one list.
 
     What is there of another recipe is an error, before anything is trained; with ``again`` it is removed when its turn
-    comes, and run again.
+    comes, and run again. ``precision`` is that of new runs; one that has begun keeps its own.
     """
     states = [(job, state_of(job, places)) for job in jobs]
     if not again:
@@ -54,7 +62,7 @@ def run_jobs(jobs: Sequence[Job], places: Places, console: Console, *, again: bo
         try:
             if isinstance(job, Ensemble) and any(member in left for member in job.members):
                 raise BusyError(f"another process is training a member of {job.name}")
-            run_job(job, places, console)
+            run_job(job, places, console, precision)
         except BusyError:
             say(console, "skipped: another process is running it")
             left.append(job)
@@ -63,19 +71,21 @@ def run_jobs(jobs: Sequence[Job], places: Places, console: Console, *, again: bo
         say(console, f"\nskipped, as other processes are running them: {names}; run this again when they are done")
 
 
-def run_job(job: Job, places: Places, console: Console) -> None:
+def run_job(job: Job, places: Places, console: Console, precision: Precision | None = None) -> None:
     """Do one, from wherever it stands."""
     if isinstance(job, Times):
         measure_times(job, places, console)
     elif isinstance(job, Ensemble):
         record_ensemble(job, places)
     else:
-        record(job, places, None if state_of(job, places).kind == "finished" else follow(job, places, console))
+        finished = state_of(job, places).kind == "finished"
+        record(job, places, None if finished else follow(job, places, console, precision))
 
 
-def follow(run: Run, places: Places, console: Console) -> str | None:
+def follow(run: Run, places: Places, console: Console, precision: Precision | None = None) -> str | None:
     """Train, or continue; a training that diverges has failed, which is a result too: returns why."""
     from torchcaps.train.finite import NotFiniteError
+    from torchcaps.train.loop import Resources
 
     folder = places.folder(run)
     begun = (folder / RUN).is_file()
@@ -84,6 +94,7 @@ def follow(run: Run, places: Places, console: Console) -> str | None:
             run.recipe,
             output=None if begun else folder,
             resume=folder if begun else None,
+            resources=Resources(precision=None if begun else precision),
             console=console,
             test=run.trial is None,
         )

@@ -49,7 +49,7 @@ def run_values(run: Run, places: Places, failed: str | None) -> dict[str, Any]:
         "name": run.name,
         "recipe": recipe_values(run.recipe),
         "seed": run.recipe.optimisation.seed,
-        **{name: card.get(name) for name in ("machine", "threads", "versions", "started")},
+        **{name: card.get(name) for name in ("machine", "threads", "precision", "versions", "started")},
         "data": data_values(run.recipe, found.part("data")),
         "epochs": run.recipe.optimisation.epochs,
         "steps": result.get("steps", found.rows[-1]["step"] if found.rows else 0),
@@ -89,7 +89,7 @@ def record_ensemble(ensemble: Ensemble, places: Places) -> None:
     if not failed:
         networks = [load_member(run, places) for run in ensemble.members]
         evaluation = evaluate(networks, load_data(ensemble.recipe).test)
-    same = {name: members[0].get(name) for name in ("machine", "threads", "versions", "data", "epochs")}
+    same = {name: members[0].get(name) for name in ("machine", "threads", "precision", "versions", "data", "epochs")}
     values = {
         "name": ensemble.name,
         "recipe": recipe_values(ensemble.recipe),

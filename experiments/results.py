@@ -13,6 +13,7 @@ from torchcaps.data.sources import SOURCES
 from torchcaps.data.writing import whole_file
 from torchcaps.errors import UserError
 from torchcaps.runs.text import count, short
+from torchcaps.train.devices import DEFAULT_PRECISION
 from torchcaps.train.recipe import flatten
 
 Point = tuple[float, float]
@@ -49,6 +50,7 @@ class Result:
     images: int  # of the test split
     failed: str | None  # why training broke off
     machine: str
+    precision: str
     started: str | None
     data: str
     epochs: int
@@ -94,6 +96,7 @@ def parse(values: Mapping[str, Any], picture: Path | None = None) -> Result:
         images=int(values["test_images"]),
         failed=None if failed is None else str(failed),
         machine=str(values["machine"]),
+        precision=str(values.get("precision") or DEFAULT_PRECISION),  # older ones do not say
         started=values.get("started"),
         data=str(values["data"]["title"]),
         epochs=int(values["epochs"]),

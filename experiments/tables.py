@@ -11,6 +11,7 @@ from torchcaps.bench.networks import MODES, PAPER, PLAIN
 from torchcaps.bench.plan import CNN, HYBRID
 from torchcaps.bench.report import machine_line, ratio_text, time_text
 from torchcaps.runs.text import MINUS, NOTHING, Table, percent
+from torchcaps.train.devices import DEFAULT_PRECISION
 
 NOT_RUN = "not run"
 Results = Mapping[str, Result]  # by name
@@ -53,7 +54,8 @@ def trained_as(result: Result) -> str:
     """Network, length, seeds and data of a result."""
     seeds = result.seeds
     which = f"seed {seeds[0]}" if len(seeds) == 1 else f"ensemble of seeds {', '.join(map(str, seeds))}"
-    return f"{result.recipe['model']}, {result.length}, {which}, {result.data}"
+    bits = "" if result.precision == DEFAULT_PRECISION else f", {result.precision}"
+    return f"{result.recipe['model']}, {result.length}, {which}, {result.data}{bits}"
 
 
 def doubts(cell: Cell, result: Result, results: Results) -> list[str]:

@@ -10,6 +10,7 @@ from experiments.states import settings
 from experiments.tables import Results
 from experiments.trials import FOLDS, TRIALS
 from torchcaps.runs.text import NOTHING, Table, duration, percent
+from torchcaps.train.devices import DEFAULT_PRECISION
 
 HARD_FOLDS = (0, 2, 4)  # which have toys that no other of their class resembles
 ASKS = {trial.name: trial.asks for trial in TRIALS}
@@ -96,6 +97,8 @@ def trial_row(result: Result, first: Mapping[str, Any]) -> list[str]:
     trial, training, validation = result.trial or {}, result.training, result.validation
     values = settings(result.recipe)
     changed = {name: value for name, value in values.items() if name not in first or value != first[name]}
+    if result.precision != DEFAULT_PRECISION:
+        changed["precision"] = result.precision
     return [
         trial["group"],
         result.name,

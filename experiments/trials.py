@@ -133,6 +133,7 @@ LONGER = [
         *pooled(f"pooled-shared{end}", "shared matrices, three times as long", epochs=6, seed=seed, **SHARED),
         *head(f"head{end}", "three times as long", epochs=6, seed=seed),
         *head(f"head-mixup{end}", "three times as long, means of two images", epochs=6, seed=seed, mixup=0.2),
+        *head(f"head-one-iteration{end}", "without routing: means of votes", epochs=6, seed=seed, iterations=1),
         *normed_cnn(f"cnn-mixup{end}", "the same for the CNN", epochs=6, seed=seed, mixup=0.2),
     )
 ]

@@ -34,7 +34,14 @@ class Trainings:
         self.error = 0.25
 
     def __call__(
-        self, found: Recipe, *, output: Path | None, resume: Path | None, console: Any, test: bool = True
+        self,
+        found: Recipe,
+        *,
+        output: Path | None,
+        resume: Path | None,
+        resources: Resources,
+        console: Any,
+        test: bool = True,
     ) -> None:
         folder = output or resume
         assert folder is not None
@@ -43,7 +50,7 @@ class Trainings:
             pass
         self.calls.append((found.name, "new" if resume is None else "resumed"))
         self.tested.append(test)
-        describe(folder, found, Splits(("a", "b"), SPLIT, None, SPLIT, note="some"), Resources())
+        describe(folder, found, Splits(("a", "b"), SPLIT, None, SPLIT, note="some"), resources)
         start_file(folder / run_folder.METRICS, 0)
         row = dict.fromkeys(COLUMNS, 0.5) | {"step": 10.0, "epoch": 1.5}
         append(folder / run_folder.METRICS, row)

@@ -12,14 +12,16 @@ from rich.console import Console
 from experiments import queue
 from experiments.cells import Ensemble, Job, Run
 from experiments.queue import OtherRecipeError, run_jobs
-from experiments.results import Places
+from experiments.results import Places, read_results
 from experiments.states import state_of
+from experiments.tables import trained_as
 from experiments.trials import Trial
 from fake_results import Trainings
 from torchcaps.data import DataError
 from torchcaps.errors import UserError
 from torchcaps.runs.folder import RunFolderError, locked
 from torchcaps.train.checkpoints import Interrupted
+from torchcaps.train.loop import Resources
 
 Make = Any
 
@@ -35,6 +37,14 @@ def test_order_and_skipping(make_run: Make, places: Places, console: Console, tr
     assert trainings.calls == [("a", "new"), ("c", "new"), ("b", "new")]
     assert "a: done: 25.00" in shown(console)
     assert "[2/2] short/b" in shown(console)
+
+
+def test_precision_is_recorded(make_run: Make, places: Places, console: Console, trainings: Trainings) -> None:
+    run_jobs([make_run("a")], places, console, precision="bf16")
+    run_jobs([make_run("b")], places, console)
+    found = read_results(places.results / "short")
+    assert [found[name].precision for name in "ab"] == ["bf16", "32"]
+    assert [trained_as(found[name]).endswith(", bf16") for name in "ab"] == [True, False]
 
 
 def test_result(make_run: Make, places: Places, console: Console, trainings: Trainings) -> None:
@@ -231,7 +241,7 @@ def test_result_is_whole_or_absent(
     def full(file: object) -> None:
         raise OSError(28, "No space left on device")
 
-    trainings(make_run("a").recipe, output=Path("runs/short/a"), resume=None, console=console)
+    trainings(make_run("a").recipe, output=Path("runs/short/a"), resume=None, resources=Resources(), console=console)
     monkeypatch.setattr("torchcaps.data.writing.to_disk", full)
     with pytest.raises(DataError, match=r"a\.json cannot be written: No space left"):
         run_jobs([make_run("a")], places, console)
