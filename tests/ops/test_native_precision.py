@@ -37,7 +37,7 @@ def field(method: str, activation: list[float], outputs: int, *, scale: float, s
 
 
 def run(
-    route: object, method: str, iterations: int, values: dict[str, Tensor], dtype: torch.dtype
+    route: object, method: str, iterations: int, values: dict[str, Tensor], dtype: torch.dtype, **options: object
 ) -> dict[str, Tensor]:
     """Outputs and gradients by name, in float64."""
     leaves = {name: value.to(dtype, copy=True).requires_grad_() for name, value in values.items()}
@@ -47,7 +47,7 @@ def run(
         {name: leaves[name] for name in list(leaves)[3:]},
         window=Window((1, 1), (1, 1), (0, 0)),
         method=routing_method(method),
-        options={"iterations": iterations},
+        options={"iterations": iterations, **options},
     )
     g = torch.Generator().manual_seed(1)
     loss = sum((value * torch.randn(value.shape, generator=g)).sum() for value in routed[:2])
@@ -57,9 +57,24 @@ def run(
     return {name: value.double() for name, value in found.items()}
 
 
-def natively(method: str, iterations: int, values: dict[str, Tensor]) -> dict[str, Tensor]:
+def natively(method: str, iterations: int, values: dict[str, Tensor], **options: object) -> dict[str, Tensor]:
     with use_backend("native"):
-        return run(dispatch.route_map, method, iterations, values, torch.float32)
+        return run(dispatch.route_map, method, iterations, values, torch.float32, **options)
+
+
+@pytest.mark.parametrize("activation", [0.8, 1e-20])
+@pytest.mark.parametrize("iterations", [2, 3])
+def test_one_vote_under_a_narrow_kernel_is_the_mean(iterations: int, activation: float) -> None:
+    """All others underflow beside the nearest one: rounded otherwise, the mean would be far from it for the kernel."""
+    narrow = {"kernel": "gaussian", "distance": "l2"}
+    for seed in range(5):
+        values = field("frms", [activation] * 6, 4, scale=1e5, seed=seed)
+        found = natively("frms", iterations, values, **narrow)
+        expected = run(reference.route_map, "frms", iterations, values, torch.float64, **narrow)
+        assert all(value.isfinite().all() for value in found.values())
+        for name in ("out pose", "gradient of pose", "gradient of weight"):
+            scale = expected[name].abs().max().item()
+            assert_close(found[name], expected[name], rtol=0, atol=1e-3 * scale, msg=name)
 
 
 @pytest.mark.parametrize("others", [0.0, 1e-12, 1e-9, 1e-6])

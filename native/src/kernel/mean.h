@@ -37,16 +37,6 @@ struct BlockWeigher {
         store(now.coupling_sum + n * Vec::W, couplings);
     }
 };
-static void weigh_block(Field& f, Iteration& now, long i) {
-    for (long n = 0; n < f.vectors; ++n) {
-        BlockWeigher weigher(f, now, i, n);
-        for (int row = 0; row < kRows; ++row) {
-            const long at = (i + row) * f.lanes + n * Vec::W;
-            weigher.pair(row, load(now.coupling + at), load(now.factor + at));
-        }
-        weigher.end();
-    }
-}
 TC_INLINE void add_block(Field& f, const float* votes) {
     for (long n = 0; n < f.vectors; ++n)
         block_weighted_sum(votes + n * f.row_pitch, f.block_weights + n * Vec::W, f.lanes, f.sums + n * kRowFloats);
@@ -78,48 +68,61 @@ TC_STEP void divide_sums(Field& f, Iteration& now, const Iteration& before) {
 }
 
 // The weights of iteration t once more, relative to the largest one of each output capsule, as the specification
-// writes them: exp(log w - top_j), top_j the largest log(w a). Only ratios of weights count, so the result is the same,
-// without underflow. A capsule that is off has no part in top; its factor is cut, for the gradient by its activation.
+// writes them: exp(log(w a) - top_j), top_j the largest log(w a). Only ratios of weights count, so the result is the same,
+// without underflow. The largest weight is exactly 1: where it has all of it, the centre is that vote, not one beside it,
+// which matters where votes are large and their kernel is narrow. A capsule that is off has no part in top; its factor
+// is cut, for the gradient by its activation.
 template <class M>
 static void shift_weights(Field& f, M& method, long t, bool with_sums) {
     Iteration& now = f.at(t);
     const auto log_weights = [&](long i) {
         log_coupling_row(f, f.pairs(now.state, i), f.pairs_scratch);
+        const Vec log_activation = all(f.activation[i] > 0.0f ? __builtin_logf(f.activation[i]) : 0.0f);
         for (long n = 0; n < f.vectors; ++n) {
             float* at = f.pairs_scratch + n * Vec::W;
-            store(at, load(at) + method.log_weight(now, i, n));
+            store(at, load(at) + method.log_weight(now, i, n) + log_activation);
         }
     };
     fill_lanes(f.top, f.lanes, kMinusInfinity);
     for (long i = 0; i < f.inputs; ++i) {
         if (!(f.activation[i] > 0.0f)) continue;
         log_weights(i);
-        const Vec log_activation = all(__builtin_logf(f.activation[i]));
         for (long n = 0; n < f.vectors; ++n) {
             float* top = f.top + n * Vec::W;
-            store(top, max(load(top), load(f.pairs_scratch + n * Vec::W) + log_activation));
+            store(top, max(load(top), load(f.pairs_scratch + n * Vec::W)));
         }
     }
     for (long k = 0; k < f.lanes; ++k) f.top[k] = f.top[k] == kMinusInfinity ? 0.0f : f.top[k];
 
     now.factor = now.factor_store;
-    for (long i = 0; i < f.rows; ++i) {
-        log_weights(i);
-        const Vec most = all(f.activation[i] > 0.0f ? -__builtin_logf(kSmallestActivation) : kMostAboveTop);
-        for (long n = 0; n < f.vectors; ++n)
-            store(f.pairs(now.factor, i) + n * Vec::W,
-                  exp(min(load(f.pairs_scratch + n * Vec::W) - load(f.top + n * Vec::W), most)));
-    }
     fill_lanes(now.weight_sum, f.lanes, 0.0f);
     fill_lanes(now.coupling_sum, f.lanes, 0.0f);
+    const auto weigh_row = [&](long i, float* weights) {
+        log_weights(i);
+        const float activation = f.activation[i];
+        const bool on = activation > 0.0f;
+        const Vec share = all(on ? 1.0f : 0.0f), per_activation = all(on ? 1.0f / activation : 1.0f);
+        for (long n = 0; n < f.vectors; ++n) {
+            const long at = n * Vec::W;
+            const Vec w = exp(min(load(f.pairs_scratch + at) - load(f.top + at), all(on ? 0.0f : kMostAboveTop)));
+            store(f.pairs(now.factor, i) + at, w * per_activation);
+            store(weights + at, w * share);
+            store(now.weight_sum + at, fma(w, share, load(now.weight_sum + at)));
+            store(now.coupling_sum + at,
+                  fma(load(f.pairs(now.coupling, i) + at), broadcast(f.present + i), load(now.coupling_sum + at)));
+        }
+    };
+    const auto weigh_block = [&](long i) {
+        for (int row = 0; row < kRows; ++row) weigh_row(i + row, f.block_weights + row * f.lanes);
+    };
     if (with_sums) {
         fill_lanes(f.sums, f.vectors * kRowFloats, 0.0f);
         sweep(f, [&](long i, float* votes) {
-            weigh_block(f, now, i);
+            weigh_block(i);
             add_block(f, votes);
         });
     } else {
-        for (long i = 0; i < f.rows; i += kRows) weigh_block(f, now, i);
+        for (long i = 0; i < f.rows; i += kRows) weigh_block(i);
     }
 }
 
