@@ -273,6 +273,33 @@ def test_predict_writes_a_row_per_file(saved: Path, photos: Path, tmp_path: Path
     assert "results of each image: " in capsys.readouterr().out
 
 
+def test_predict_takes_stereo_pairs(tiny: Tiny, photos: Path, tmp_path: Path, capsys: Output) -> None:
+    network = tiny(in_channels=2)
+    save(network, tmp_path / "stereo")
+    left, right = tmp_path / "left, or so", tmp_path / "right"  # a comma in a name does no harm
+    shutil.copytree(photos / "ant", left)
+    shutil.copytree(photos / "bee", right)
+    call(predict_command, tmp_path / "stereo", f"{left}/1.png,{right}/2.png", f"{left},{right}", "--json")
+    found = json.loads(capsys.readouterr().out)["images"]
+    pairs = [(1, 2), *((k, k) for k in range(5))]
+    assert [of_pair["file"] for of_pair in found] == [f"{left}/{a}.png,{right}/{b}.png" for a, b in pairs]
+    for of_pair, (a, b) in zip(found, pairs, strict=True):
+        sides = [read_image(folder / f"{k}.png", 20, 1) for folder, k in ((left, a), (right, b))]
+        expected = network.predict(torch.cat(sides)[None]).activation[0]
+        np.testing.assert_allclose(of_pair["activations"], expected, rtol=1e-4)
+
+    (left / "3.png").unlink()
+    with pytest.raises(SystemExit):
+        call(predict_command, tmp_path / "stereo", f"{left},{right}", photos / "ant" / "0.png", "--explain",
+             "--output", tmp_path / "pictures", "--json")  # fmt: skip
+    said = json.loads(capsys.readouterr().out)
+    assert [Path(of_pair["picture"]).name for of_pair in said["images"]] == ["0.png", "1.png", "2.png", "4.png"]
+    reasons = {Path(file["file"]).name: file["reason"] for file in said["skipped"]}
+    assert reasons.keys() == {"3.png", "0.png"}
+    assert "the other folder has no picture of its name" in reasons["3.png"]
+    assert "expected LEFT,RIGHT" in reasons["0.png"]
+
+
 def test_images_of_any_size_and_mode(saved: Path, tmp_path: Path, capsys: Output) -> None:
     modes = {"a.png": "RGBA", "b.jpg": "CMYK", "c.bmp": "1", "d.webp": "RGB", "e.png": "P", "f.PNG": "I;16"}
     modes |= {"g.tif": "I;16", "h.TIFF": "CMYK", "i.gif": "P"}
@@ -307,14 +334,14 @@ def test_no_file_that_can_be_read(saved: Path, tmp_path: Path) -> None:
 
 
 def test_what_predict_refuses(tiny: Tiny, saved: Path, photos: Path, tmp_path: Path) -> None:
-    save(tiny(in_channels=2), tmp_path / "stereo")
+    save(tiny(in_channels=4), tmp_path / "four")
     save(tiny(model="cnn32"), tmp_path / "cnn")
     refused = {
         (saved,): "needs image files or folders",
         (tmp_path / "nowhere", photos): "there is no .*nowhere",
         (saved, photos, "--output", tmp_path): "--output is the folder for the pictures of --explain",
         (saved, photos, "--explain", "--crops", "5"): "leave --crops 5 out",
-        (tmp_path / "stereo", photos): "takes images of 2 channels",
+        (tmp_path / "four", photos): "takes images of 4 channels, which no file has",
         (saved, photos, "--method", "votes"): "--method votes is a method of --explain: give both or neither",
         (tmp_path / "cnn", photos, "--explain", "--method", "votes"): "has no capsules",
     }

@@ -1,8 +1,9 @@
-"""Image files that a user names, one by one or by their folders."""
+"""Image files that a user names, one by one, by their folders, or as the stereo pair LEFT,RIGHT."""
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -10,8 +11,51 @@ from torch import Tensor
 
 from torchcaps.data.decode import EXTENSIONS, decode
 
+CAMERAS = 2
+NO_IMAGE = f"the folder has no image ({', '.join(EXTENSIONS)})"
+# In order, each once: what the user is shown, and the files that its channels are from.
+Images = dict[Path, tuple[Path, ...]]
 
-def find_images(paths: Sequence[Path]) -> tuple[list[Path], dict[Path, str]]:
+
+def find_images(paths: Sequence[Path], channels: int) -> tuple[Images, dict[Path, str]]:
+    """All that is named, as images of so many channels: of two, as pairs; beside them, what cannot be used and why."""
+    if channels == CAMERAS:
+        return find_pairs(paths)
+    files, missing = find_files(paths)
+    return {file: (file,) for file in files}, missing
+
+
+def find_pairs(paths: Sequence[Path]) -> tuple[Images, dict[Path, str]]:
+    """Each LEFT,RIGHT: two files, or two folders in which the files of a pair have the same name."""
+    pairs: Images = {}
+    missing: dict[Path, str] = {}
+    for path in paths:
+        both = _left_and_right(path)
+        if both is None:
+            missing[path] = "the network takes stereo pairs, expected LEFT,RIGHT: two files or two folders that exist"
+        elif not both[0].is_dir():
+            pairs[path] = both
+        else:
+            left, right = ({file.relative_to(folder): file for file in find_files([folder])[0]} for folder in both)
+            pairs |= {Path(f"{left[name]},{right[name]}"): (left[name], right[name]) for name in left if name in right}
+            alone = [(left | right)[name] for name in left.keys() ^ right.keys()]
+            missing |= dict.fromkeys(sorted(alone), "the other folder has no picture of its name")
+            if not (left or right):
+                missing[path] = NO_IMAGE
+    return pairs, missing
+
+
+def _left_and_right(path: Path) -> tuple[Path, Path] | None:
+    """Names may have commas: the first one that parts two files, or two folders."""
+    parts = str(path).split(",")
+    for k in range(1, len(parts)):
+        left, right = Path(",".join(parts[:k])), Path(",".join(parts[k:]))
+        if left.exists() and right.exists() and left.is_dir() == right.is_dir():
+            return left, right
+    return None
+
+
+def find_files(paths: Sequence[Path]) -> tuple[list[Path], dict[Path, str]]:
     """The files, and the images in all folders below those named; beside them, what is not there and why."""
     files: dict[Path, None] = {}  # in order, each once
     missing: dict[Path, str] = {}
@@ -27,7 +71,7 @@ def find_images(paths: Sequence[Path]) -> tuple[list[Path], dict[Path, str]]:
         found = list(_images_below(path, missing))
         files |= dict.fromkeys(found)
         if not found:
-            missing.setdefault(path, f"the folder has no image ({', '.join(EXTENSIONS)})")
+            missing.setdefault(path, NO_IMAGE)
     return list(files), missing
 
 
@@ -43,19 +87,19 @@ def _images_below(folder: Path, missing: dict[Path, str]) -> Iterator[Path]:
 
 
 def read_images(
-    paths: Sequence[Path], size: int, channels: int, *, at_a_time: int = 200
+    images: Mapping[Path, tuple[Path, ...]], size: int, channels: int, *, at_a_time: int = 200
 ) -> Iterator[tuple[list[Path], Tensor, dict[Path, str]]]:
-    """Some at a time: the files that could be read, their pixels ``[n, C, size, size]`` uint8, and why others not."""
-    for start in range(0, len(paths), at_a_time):
+    """Some at a time: the images that could be read, their pixels ``[n, C, size, size]`` uint8, and why others not."""
+    for start in range(0, len(images), at_a_time):
         good: dict[Path, Tensor] = {}
         bad: dict[Path, str] = {}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of much that does not matter here
-            for path in paths[start : start + at_a_time]:
-                pixels = decode(path, size, channels)
-                if isinstance(pixels, str):
-                    bad[path] = pixels
-                else:
-                    good[path] = pixels
+            for name, files in islice(images.items(), start, start + at_a_time):
+                parts = {file: decode(file, size, channels // len(files)) for file in files}
+                bad |= {file: reason for file, reason in parts.items() if isinstance(reason, str)}
+                pixels = [part for part in parts.values() if isinstance(part, Tensor)]
+                if len(pixels) == len(files):
+                    good[name] = torch.cat(pixels)  # [C, size, size]
         none = torch.empty(0, channels, size, size, dtype=torch.uint8)
         yield list(good), torch.stack(list(good.values())) if good else none, bad

@@ -80,7 +80,7 @@ def predict_command(
 
     Args:
         run: The folder of a training run, or the name of a pretrained network.
-        images: Image files of any size and mode, or folders of them.
+        images: Image files of any size and mode, or folders of them; for a network of two cameras LEFT,RIGHT.
         explain: Write a picture per image: the input, its reconstruction, and what speaks for the class.
         method: How to explain; default: integrated-gradients, the best in docs/explanations.md.
         output: The folder for these pictures; default: explained.
@@ -99,17 +99,18 @@ def run_predict(call: PredictCall) -> None:
         raise OptionError("torchcaps predict needs image files or folders after the run")
     check_target(call.csv)
     classifier = load(call.run)
-    if classifier.network.in_channels not in (1, 3):
+    channels = classifier.network.in_channels
+    if channels > 3:
         raise UserError(
-            f"{call.run} takes images of {classifier.network.in_channels} channels, which no file has: "
-            "give its classifier arrays [N, channels, H, W] in Python, or train with one camera, --camera left"
+            f"{call.run} takes images of {channels} channels, which no file has: "
+            "give its classifier arrays [N, channels, H, W] in Python"
         )
-    files, skipped = find_images(call.images)
+    images, skipped = find_images(call.images, channels)
     found: list[Found] = []
-    for paths, pixels, bad in read_images(files, classifier.source_size, classifier.network.in_channels):
+    for names, pixels, bad in read_images(images, classifier.source_size, channels):
         skipped |= bad
-        if paths:
-            found += _classify(call, classifier, paths, pixels)
+        if names:
+            found += _classify(call, classifier, {name: images[name][0] for name in names}, pixels)
     if not found:
         raise DataError("\n".join(["none of the images can be used:", *skipped_lines(skipped)]))
     if call.csv is not None:
@@ -124,15 +125,16 @@ def run_predict(call: PredictCall) -> None:
         raise SystemExit(1)
 
 
-def _classify(call: PredictCall, classifier: Classifier, paths: list[Path], pixels: Tensor) -> list[Found]:
+def _classify(call: PredictCall, classifier: Classifier, images: dict[Path, Path], pixels: Tensor) -> list[Found]:
+    """``images``: by what the user is shown, the file after which a picture is named."""
     split = classifier.prepare(Split(pixels, torch.zeros(len(pixels), dtype=torch.int64)))
     activations = classifier.activations(split, crops=call.crops)  # [n, classes]
     if not call.explain:
-        return [Found(path, activation, None, None) for path, activation in zip(paths, activations, strict=True)]
+        return [Found(path, activation, None, None) for path, activation in zip(images, activations, strict=True)]
     found = []
     explanations = explain(classifier, split, call.method or DEFAULT)
-    for path, activation, explanation in zip(paths, activations, explanations, strict=True):
-        target = free_name(call.output or FOLDER, path.stem)
+    for (path, file), activation, explanation in zip(images.items(), activations, explanations, strict=True):
+        target = free_name(call.output or FOLDER, file.stem)
         write_picture(picture(explanation, classifier.classes[explanation.label]), target)
         found.append(Found(path, activation, target, explanation))
     return found
