@@ -16,14 +16,27 @@ from torchcaps.functional.registry import routing_method
 from torchcaps.train.recipe import Recipe
 
 Target = Literal[
-    "table1", "table2", "table3", "losses", "reconstructions", "claims", "objects", "viewpoints", "trials", "all"
+    "table1",
+    "table2",
+    "table3",
+    "losses",
+    "reconstructions",
+    "claims",
+    "iterations",
+    "objects",
+    "viewpoints",
+    "trials",
+    "all",
 ]
 TARGETS: tuple[Target, ...] = get_args(Target)
 TRIALS_PLACE, TIMES = "trials", "times"
 CROPS = 13  # of test images, besides the one
+TESTED_ITERATIONS = (1, 2, 3, 5)  # of networks that were trained with two
 COMPARED, SEEDS = ("frem", "cnn"), (0, 1)  # beyond the paper
+ONE_ITERATION = "frem-one-iteration"  # the same network where no routing takes place: means of votes
 VIEWPOINTS: tuple[ViewpointFactor, ...] = ("azimuth", "elevation")
 LABELS = {method: routing_method(method).label for method in paper.TABLE2} | {"cnn": "CNN"}
+LABELS_BEYOND = LABELS | {ONE_ITERATION: f"{LABELS['frem']}, one iteration"}
 TITLES = {name: source.title for name, source in SOURCES.items()}
 
 
@@ -36,6 +49,7 @@ class Run:
     recipe: Recipe
     trial: Trial | None = None  # of which it is the run; then the test split is left alone
     crops: int = 1  # with so many, test images are evaluated once more
+    iterations: tuple[int, ...] = ()  # with so many of routing in every layer, test images are evaluated once more
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +98,7 @@ class Experiments:
         """The cells of a target; trials have none."""
         makers = {"table1": self._table1, "table2": self._table2, "table3": self._table3, "losses": self._losses}
         makers |= {"claims": self._claims, "reconstructions": self._reconstructions}
-        makers |= {"objects": self._objects, "viewpoints": self._viewpoints}
+        makers |= {"iterations": self._iterations, "objects": self._objects, "viewpoints": self._viewpoints}
         return list(makers[target]()) if target in makers else []
 
     def jobs(self, target: Target) -> list[Job]:
@@ -184,6 +198,11 @@ class Experiments:
                 if run.recipe.has_decoder:
                     yield Cell(labels=(TITLES[data], LABELS[method]), job=run)
 
+    def _iterations(self) -> Iterator[Cell]:
+        for method in paper.TABLE2:
+            run = self._run(f"iterations-{method}", self.budget.iterations(method))
+            yield Cell(labels=(LABELS[method],), job=replace(run, iterations=TESTED_ITERATIONS))
+
     def _objects(self) -> Iterator[Cell]:
         for method, seed in product(COMPARED, SEEDS):
             recipe = self.budget.objects(method).with_fields(seed=seed)
@@ -192,10 +211,11 @@ class Experiments:
 
     def _viewpoints(self) -> Iterator[Cell]:
         for factor in VIEWPOINTS:
-            for method, seed in product(COMPARED, SEEDS):
-                recipe = self.budget.viewpoints(method).with_fields(viewpoint=factor, seed=seed)
+            for method, seed in product((*COMPARED, ONE_ITERATION), SEEDS):
+                recipe = self.budget.viewpoints(method.removesuffix("-one-iteration"))
+                recipe = recipe.with_fields(viewpoint=factor, seed=seed, iterations=1 if method == ONE_ITERATION else 2)
                 name = f"viewpoints-{factor}-{method}" + (f"-seed{seed}" if seed else "")
-                yield Cell(labels=(factor, LABELS[method], str(seed)), job=self._run(name, recipe))
+                yield Cell(labels=(factor, LABELS_BEYOND[method], str(seed)), job=self._run(name, recipe))
 
 
 def unique(jobs: Iterable[Job]) -> list[Job]:

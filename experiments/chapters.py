@@ -5,17 +5,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.budgets import BUDGETS
-from experiments.carry_over import objects_table, viewpoints_table
+from experiments.carry_over import iterations_table, objects_table, viewpoints_table
 from experiments.cells import TIMES, TRIALS_PLACE, Experiments, Target
 from experiments.claims import claims_table
 from experiments.document import Chapter, Document, Made, Part
 from experiments.figures import Gallery, LossCurves
 from experiments.results import Result, read_results, read_values, usable
+from experiments.story import iterations_drawing, learning_drawing, toys_drawing, viewpoints_drawing
 from experiments.tables import error_table, times_table
 from experiments.trial_tables import trial_tables
 from torchcaps.runs.text import count
 
-NOTES = "results-notes.md"
+NOTES, TRIED = "results-notes.md", "results-tried.md"  # written by hand: the story, and what was found by trials
 REHEARSAL = "Rehearsal: these numbers mean nothing"
 BUDGET_TITLES = {"quick": "Rehearsal", "short": "Short budget", "full": "Full budget, the paper's 50 epochs"}
 TABLES: dict[Target, tuple[str, list[str]]] = {
@@ -53,13 +54,20 @@ def make_document(results: Path, notes: Path, root: Path | None = None) -> Docum
             chapters.losses(),
             chapters.reconstructions(),
             chapters.claims(),
+            chapters.iterations(),
             chapters.objects(),
             chapters.viewpoints(),
             Chapter(
                 title="What was tried",
                 text="Settings were chosen by the error on validation images; if the set records objects, these show "
                 "objects not used in training. The test split was not evaluated.",
-                made=[Made("python -m experiments trials", trial_tables(trials))],
+                prose="" if rehearsal else read_notes(notes.with_name(TRIED)),
+                made=[
+                    Made(
+                        "python -m experiments trials",
+                        [toys_drawing(trials), learning_drawing(trials), *trial_tables(trials)],
+                    )
+                ],
             ),
         ],
     )
@@ -163,6 +171,17 @@ class Chapters:
 
         return Chapter(title="Side claims", made=self.made("claims", parts))
 
+    def iterations(self) -> Chapter:
+        def parts(budget: str, runs: Experiments) -> list[Part]:
+            cells, found = runs.cells("iterations"), self.chosen[budget]
+            return [iterations_table(BUDGET_TITLES[budget], cells, found), iterations_drawing(cells, found)]
+
+        text = (
+            "Beyond the paper: the paper's network with both cameras and batch normalisation, trained with two "
+            "iterations of routing and tested with others."
+        )
+        return Chapter(title="Iterations in the test", text=text, made=self.made("iterations", parts))
+
     def objects(self) -> Chapter:
         def parts(budget: str, runs: Experiments) -> list[Part]:
             return [objects_table(BUDGET_TITLES[budget], runs.cells("objects"), self.chosen[budget])]
@@ -174,7 +193,8 @@ class Chapters:
 
     def viewpoints(self) -> Chapter:
         def parts(budget: str, runs: Experiments) -> list[Part]:
-            return [viewpoints_table(BUDGET_TITLES[budget], runs.cells("viewpoints"), self.chosen[budget])]
+            cells, found = runs.cells("viewpoints"), self.chosen[budget]
+            return [viewpoints_table(BUDGET_TITLES[budget], cells, found), viewpoints_drawing(cells, found)]
 
         text = "Beyond the paper: toys of the built-in set, seen from where the network has seen no toy before."
         return Chapter(title="New viewpoints", text=text, made=self.made("viewpoints", parts))

@@ -5,11 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from experiments.figures import IMAGES, Gallery, LossCurves
+from experiments.story import Drawing
 from torchcaps.data.writing import whole_file
 from torchcaps.runs.text import Table
 
 NAME = "results"
-Part = Table | LossCurves | Gallery
+Part = Table | LossCurves | Gallery | Drawing
 
 
 @dataclass(frozen=True)

@@ -59,14 +59,19 @@ class LossCurves:
         return {f"{self.name}.png": draw(charts)} if charts else {}
 
 
-def draw(charts: Mapping[str, Mapping[str, list[Point]]]) -> bytes:
-    """Charts as a PNG, two in a row."""
+def require_figure() -> Any:
+    """The class of matplotlib's figures."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise UserError("the loss curves need matplotlib: pip install 'torchcaps[bench]'") from None
+        raise UserError("the figures need matplotlib: pip install 'torchcaps[bench]'") from None
+    return Figure
+
+
+def draw(charts: Mapping[str, Mapping[str, list[Point]]]) -> bytes:
+    """Charts as a PNG, two in a row."""
     rows = -(-len(charts) // 2)
-    figure: Any = Figure(figsize=(10, 3.2 * rows), layout="constrained", dpi=110)
+    figure: Any = require_figure()(figsize=(10, 3.2 * rows), layout="constrained", dpi=110)
     panels = figure.subplots(rows, 2, squeeze=False).flatten()
     for axes, (heading, lines) in zip(panels, charts.items(), strict=False):
         for method, points in lines.items():

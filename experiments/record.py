@@ -13,6 +13,7 @@ from torchcaps.data.types import Split
 from torchcaps.data.writing import whole_file
 from torchcaps.errors import UserError
 from torchcaps.models.files import ModelFileError
+from torchcaps.nn.routed import RoutedLayer
 from torchcaps.report.charts import thin
 from torchcaps.report.pictures import png, strip
 from torchcaps.runs.folder import RESULT, RunFolderError
@@ -35,6 +36,8 @@ def record(run: Run, places: Places, failed: str | None = None) -> None:
     if failed is None and run.crops > 1:
         test = load_data(run.recipe).test
         values["crops_error"] = evaluate([load(places.folder(run))], test, crops=run.crops).error
+    if failed is None and run.iterations:
+        values["iterations_error"] = {str(k): tested_with(k, run, places) for k in run.iterations}
     if failed is None and run.trial is not None:
         values["held_out"] = held_out_errors(places.folder(run), run.recipe)
     write_result(places.result(run), values)
@@ -64,6 +67,15 @@ def run_values(run: Run, places: Places, failed: str | None) -> dict[str, Any]:
         "curves": {"columns": CURVES, "rows": rows},
     }
     return values if run.trial is None else values | {"trial": run.trial.as_json()}
+
+
+def tested_with(iterations: int, run: Run, places: Places) -> float:
+    """The test error with so many iterations in every layer, however many the network was trained with."""
+    classifier = load(places.folder(run))
+    for layer in classifier.modules():
+        if isinstance(layer, RoutedLayer):
+            layer.routing_options = {**layer.routing_options, "iterations": iterations}
+    return evaluate([classifier], load_data(run.recipe).test).error
 
 
 def held_out_errors(folder: Path, recipe: Recipe) -> dict[str, float]:

@@ -62,6 +62,7 @@ class Result:
     trial: dict[str, str] | None
     familiar_error: float | None  # on test images of viewpoints that were in training
     crops_error: float | None  # on the test split, with the mean over several crops
+    iterations_error: dict[int, float]  # on the test split, by the number of iterations of routing
     held_out: dict[str, float]  # validation errors of a trial by class, or by object
     picture: Path | None = None
 
@@ -111,6 +112,7 @@ def parse(values: Mapping[str, Any], picture: Path | None = None) -> Result:
         trial=None if trial is None else {name: str(trial[name]) for name in ("group", "asks")},
         familiar_error=as_error(values.get("familiar_error")),
         crops_error=as_error(values.get("crops_error")),
+        iterations_error={int(name): float(value) for name, value in values.get("iterations_error", {}).items()},
         held_out={str(name): float(value) for name, value in values.get("held_out", {}).items()},
         picture=picture,
     )

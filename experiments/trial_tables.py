@@ -52,16 +52,13 @@ def trials_table(results: Results) -> Table:
 
 def folds_table(results: Results) -> Table:
     """Trials on smallNORB that know the error of each held-out toy, all folds of one in a row; and by class."""
-    families: dict[str, dict[int, Result]] = {}
-    for result in results.values():
-        if result.trial is not None and result.held_out and result.recipe["data"] == "smallnorb":
-            families.setdefault(FOLD_SUFFIX.sub("", result.name), {})[int(result.recipe["fold"])] = result
-    kinds = sorted({kind_of(toy) for folds in families.values() for one in folds.values() for toy in one.held_out})
+    left = families(results)
+    kinds = sorted({kind_of(toy) for folds in left.values() for one in folds.values() for toy in one.held_out})
     rows = []
     for trial in TRIALS:
-        if folds := families.pop(trial.name, None):
+        if folds := left.pop(trial.name, None):
             rows.append([trial.name, *fold_cells(folds, kinds)])
-    rows += [[name, *fold_cells(folds, kinds)] for name, folds in families.items()]
+    rows += [[name, *fold_cells(folds, kinds)] for name, folds in left.items()]
     some = f"mean of {', '.join(map(str, HARD_FOLDS))}"
     columns = ["trial", *(f"fold {k}" for k in range(FOLDS)), "mean", some, *kinds]
     note = (
@@ -69,6 +66,15 @@ def folds_table(results: Results) -> Table:
     )
     note += "the folds that were run."
     return Table("smallNORB by fold", columns, rows, note)
+
+
+def families(results: Results) -> dict[str, dict[int, Result]]:
+    """Trials on smallNORB that know the error of each held-out toy: those that differ in the fold, by it."""
+    found: dict[str, dict[int, Result]] = {}
+    for result in results.values():
+        if result.trial is not None and result.held_out and result.recipe["data"] == "smallnorb":
+            found.setdefault(FOLD_SUFFIX.sub("", result.name), {})[int(result.recipe["fold"])] = result
+    return found
 
 
 def fold_cells(folds: Mapping[int, Result], kinds: Sequence[str]) -> list[str]:

@@ -24,7 +24,7 @@ def complaint(capsys: Capture, *arguments: str) -> str:
 
 def test_neither_target_nor_report(capsys: Capture) -> None:
     err = complaint(capsys)
-    targets = "table1, table2, table3, losses, reconstructions, claims, objects, viewpoints, trials, all"
+    targets = "table1, table2, table3, losses, reconstructions, claims, iterations, objects, viewpoints, trials, all"
     assert f"expects one of {targets}, or --report" in err
 
 

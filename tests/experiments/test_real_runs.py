@@ -20,10 +20,10 @@ from experiments.trials import Trial
 from torchcaps.classifier import Classifier, load
 from torchcaps.data import Split
 from torchcaps.errors import UserError
-from torchcaps.train.assemble import load_data
+from torchcaps.train.assemble import load_data, make_classifier
 from torchcaps.train.checkpoints import Checkpoints
 
-RUNS = ["cifar10-frem", "cifar10-cnn-seed1", "trial-plain"]
+RUNS = ["cifar10-frem", "cifar10-cnn-seed1", "iterations-em", "trial-plain"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -57,6 +57,8 @@ def test_what_a_rehearsal_leaves(folder: Path) -> None:
         "cifar10-frem-seed1.json",
         "cifar10-frem-seed1.png",
         "cifar10-frem.json",
+        "iterations-em.json",
+        "iterations-em.png",
         "trial-plain.json",
     ]
     values = json.loads((folder / "experiments/results/quick/cifar10-frem-seed1.json").read_text())
@@ -64,6 +66,19 @@ def test_what_a_rehearsal_leaves(folder: Path) -> None:
     assert (values["data"]["train"], values["data"]["test"]) == (16, 16)
     assert values["training_error"][-1][0] == 1
     assert values["curves"]["rows"][-1][:2] == [2, 1]
+
+
+def test_iterations_of_the_test(folder: Path) -> None:
+    values = json.loads((folder / "experiments/results/quick/iterations-em.json").read_text())
+    [run] = [c.job for c in Experiments(BUDGETS["quick"]).cells("iterations") if c.job.name == "iterations-em"]
+    splits = load_data(run.recipe)
+    assert values["iterations_error"].keys() == {"1", "2", "3", "5"}
+    assert values["iterations_error"]["2"] == values["test_error"]
+    trained = load(folder / "runs/experiments/quick/iterations-em")
+    other = make_classifier(run.recipe.with_fields(iterations=3), splits, trained.pipeline)
+    other.load_state_dict(trained.state_dict())
+    wrong = (other.eval().predict(splits.test.images).label != splits.test.labels).double().mean()
+    assert values["iterations_error"]["3"] == wrong
 
 
 def test_ensemble(folder: Path) -> None:

@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from experiments.__main__ import main
+from experiments.chapters import NOTES
+from experiments.chapters import TRIED as TRIED_NOTES
 from experiments.results import read_results, write_result
+from experiments.story import runs_of, toys_of
 from experiments.trials import Trial
 from fake_results import put_result, recipe_json, result_values
 
 SPACE, MINUS = "\N{NO-BREAK SPACE}", "\N{MINUS SIGN}"
-SHORT = Path("experiments/results/short")
+SHORT, TRIED = Path("experiments/results/short"), Path("experiments/results/trials")
 MODES = ("inference", "training")
 REPOSITORY = Path(__file__).parents[2]
 PLAIN = "native with PyTorch's convolutions"
@@ -229,7 +232,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 def test_links_in_the_notes_lead_to_headings() -> None:
     """Markdown viewers name headings after their text."""
-    notes = (REPOSITORY / "docs/results-notes.md").read_text()
+    notes = "".join((REPOSITORY / f"docs/{name}").read_text() for name in (NOTES, TRIED_NOTES))
     Path("docs").mkdir()
     Path("docs/results-notes.md").write_text(notes)
     headings = re.findall(r"^## (.*)$", report(), re.MULTILINE)
@@ -263,6 +266,40 @@ def test_new_objects_and_viewpoints() -> None:
     viewpoints = {tuple(row[:3]): row[3:] for row in rows(chapter(text, "New viewpoints"))}
     assert viewpoints["azimuth", "CNN", "0"][:2] == ["12.50 %", "25.00 %"]
     assert viewpoints["elevation", "FREM", "1"][:2] == ["\N{EN DASH}", "not run"]
+
+
+def test_means_over_the_seeds() -> None:
+    for seed, error in enumerate((0.03, 0.02)):
+        put_result(SHORT, f"objects-frem-seed{seed}", error, crops_error=0.02)
+        put_result(SHORT, f"viewpoints-elevation-frem-one-iteration{f'-seed{seed}' * seed}", 4 * error)
+    text = report()
+    objects = {tuple(row[:2]): row[2:] for row in rows(chapter(text, "New objects"))}
+    assert objects["FREM", "mean"][:2] == ["2.50 % ± 0.50", "2.00 % ± 0.00"]
+    assert ("CNN", "mean") not in objects
+    viewpoints = {tuple(row[:3]): row[3:] for row in rows(chapter(text, "New viewpoints"))}
+    assert viewpoints["elevation", "FREM, one iteration", "mean"][1] == "10.00 % ± 2.00"
+    assert "results-viewpoints.png" in files(Path("docs/images"))
+
+
+def test_other_iterations_than_in_training() -> None:
+    put_result(SHORT, "iterations-frem", 0.1, iterations_error={"1": 0.7, "2": 0.1, "3": 0.125})
+    found = chapter(report(), "Iterations in the test")
+    table = {row[0]: row[1:] for row in rows(found)}
+    assert table["FREM"][:4] == ["70.00 %", "10.00 %", "12.50 %", "not run"]
+    assert table["EM"] == [*["not run"] * 4, "\N{EN DASH}"]
+    assert "![Errors by iterations](images/results-iterations.png)" in found
+
+
+def test_pictures_of_the_toys() -> None:
+    about = {"trial": trial(), "validation_error": [[1, 0.2]], "training_error": [[1, 0.1]]}
+    put_result(TRIED, "cnn-norm-6-epochs", None, held_out={"car 1": 0.2, "car 2": 0.0}, **about)
+    put_result(TRIED, "cnn-norm-6-epochs-seed-1", None, held_out={"car 1": 0.4}, **about)
+    put_result(TRIED, "head-6-epochs-fold-1", None, held_out={"car 1": 0.5, "truck 1": 0.0}, **about)
+    trials = read_results(TRIED)
+    assert toys_of(runs_of("cnn-norm-6-epochs", trials)) == pytest.approx({"car 1": 0.3, "car 2": 0.0})
+    text = report()
+    assert "![Error by toy](images/results-toys.png)" in text
+    assert files(Path("docs/images")).keys() >= {"results-toys.png", "results-learning.png"}
 
 
 def trial(**changes: Any) -> dict[str, Any]:
