@@ -106,6 +106,7 @@ def test_errors() -> None:
         ({"nonsense": 1}, "no field nonsense"),
         ({"learning_rate": 0.1}, r"no field learning_rate; did you mean rate\?"),
         ({"epoch": 3}, "did you mean epochs?"),
+        ({"progess": False}, r"fit has no argument progess; did you mean progress\?"),
         ({"epochs": 2.5}, "epochs is 2.5, expected a whole number"),
         ({"epochs": 10**30}, "expected at most 1000000"),
         ({"size": 10**6}, "size is 1000000, expected at most 2048"),

@@ -58,7 +58,7 @@ def test_patience(small: Recipe, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     assert epochs_of(RUN) == [1, 2, 3, 4, 5]
     assert "no lower validation error in 3 epochs: stopped after epoch 5\n" in capsys.readouterr().out
     result = json.loads((RUN / "result.json").read_text())
-    assert (result["steps"], result["best_validation_error"]) == (20, 0.4)
+    assert (result["epochs"], result["steps"], result["best_validation_error"]) == (5, 20, 0.4)
 
 
 def test_patience_is_in_the_checkpoint(small: Recipe, monkeypatch: pytest.MonkeyPatch) -> None:

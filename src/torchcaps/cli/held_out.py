@@ -113,6 +113,5 @@ def _check_same(runs: list[Path], what: str, values: list[str]) -> None:
     for run, value in zip(runs, values, strict=True):
         if value != values[0]:
             raise DataError(
-                f"{runs[0]} and {run} differ in their {what}, {values[0]} and {value}: "
-                "expected runs on the same data; evaluate them one by one"
+                f"{runs[0]} and {run} differ in their {what}, {values[0]} and {value}: expected runs on the same data"
             )

@@ -4,6 +4,8 @@ import signal
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
+from difflib import get_close_matches
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,7 +36,7 @@ from torchcaps.train.own_data import (
     own_validation,
     read,
 )
-from torchcaps.train.recipe import Recipe
+from torchcaps.train.recipe import PART_OF, Recipe
 from torchcaps.train.recipes import folder_recipe, for_own_images
 from torchcaps.train.run import require_lightning
 
@@ -96,6 +98,7 @@ def fit(
         raise OptionError(
             f"{', '.join(meaningless)}: for data sets and folders, not for arrays; leave it out, or use torchcaps.train"
         )
+    refuse_near_misses(changes)
     from torchcaps.train.loop import Resources
 
     resources = Resources(device=device, precision=precision)
@@ -114,6 +117,15 @@ def fit(
     data = read(own, beside if given is None else given, reading, recipe.data)
     with torch.random.fork_rng(devices=[]):  # the caller's random numbers stay as they are
         return _fit(recipe, data, resources, callbacks, loggers, console)
+
+
+def refuse_near_misses(changes: dict[str, Any]) -> None:
+    """Raise where a name is meant for an argument of `fit` itself; a recipe refuses the others."""
+    own = [name for name, of in signature(fit).parameters.items() if of.kind is of.KEYWORD_ONLY]
+    for name in changes:
+        near = [] if name in PART_OF else get_close_matches(name, [*PART_OF, *own], n=1, cutoff=0.6)
+        if near and near[0] in own:
+            raise OptionError(f"fit has no argument {name}; did you mean {near[0]}?")
 
 
 def recipe_for(images: Any, own: OwnImages, validation: Validation, changes: dict[str, Any]) -> Recipe:
@@ -195,7 +207,7 @@ def note_course(classifier: Classifier, recipe: Recipe, folder: Path) -> None:
         "validation_error": errors[-1] if errors else None,
         "best_validation_error": min(errors, default=None),
         "weights": "mean" if settings.average_epochs else "best" if best else "last",
-        "epochs": settings.epochs,
+        "epochs": len(ends),  # fewer than planned where it stopped early
         "steps": int(rows[-1]["step"] or 0) if rows else 0,
     }
 

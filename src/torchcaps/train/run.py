@@ -203,7 +203,7 @@ def summary(
         "validation_error": validation[-1] if validation else None,
         "best_validation_error": min(validation) if validation else None,
         "weights": "mean" if settings.average_epochs else settings.weights if has_best else "last",
-        "epochs": settings.epochs,
+        "epochs": round(rows[-1]["epoch"] or 0) if rows else 0,  # fewer than planned where it stopped early
         "steps": steps,
         "seconds": metrics.seconds,
         "images_per_second": settings.batch_size * steps / max(1e-9, metrics.seconds),
