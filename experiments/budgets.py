@@ -52,13 +52,13 @@ def short_main(data: str, method: str) -> Recipe:
 
 
 def short_ablation(method: str) -> Recipe:
-    return recipe(f"smallnorb-{method}-quick", resize=48, epochs=2)
+    return recipe(f"smallnorb-{method}-small", resize=48, epochs=2)
 
 
 def iterations(method: str) -> Recipe:
     """The paper's network, normalised, with both cameras: what table 2 would be of at length."""
     normed = {"camera": "both", "resize": 48, "batch_size": 50, "norm": "batch", "rate": 2e-3, "routing_rate": 1.0}
-    return recipe(f"smallnorb-{method}-quick", **normed, transform_std=0.1, epochs=4)
+    return recipe(f"smallnorb-{method}-small", **normed, transform_std=0.1, epochs=4)
 
 
 def objects(method: str) -> Recipe:
@@ -78,11 +78,11 @@ def full_ablation(method: str) -> Recipe:
 
 
 def quick_main(data: str, method: str) -> Recipe:
-    return recipe(f"{data}-{method}-quick")
+    return recipe(f"{data}-{method}-small")
 
 
 def quick_ablation(method: str) -> Recipe:
-    return recipe(f"smallnorb-{method}-quick", resize=48)
+    return recipe(f"smallnorb-{method}-small", resize=48)
 
 
 def rehearsed(found: Recipe, root: Path | None) -> Recipe:

@@ -33,10 +33,17 @@ TRIALS_PLACE, TIMES = "trials", "times"
 CROPS = 13  # of test images, besides the one
 TESTED_ITERATIONS = (1, 2, 3, 5)  # of networks that were trained with two
 COMPARED, SEEDS = ("frem", "cnn"), (0, 1)  # beyond the paper
-ONE_ITERATION = "frem-one-iteration"  # the same network where no routing takes place: means of votes
 VIEWPOINTS: tuple[ViewpointFactor, ...] = ("azimuth", "elevation")
 LABELS = {method: routing_method(method).label for method in paper.TABLE2} | {"cnn": "CNN"}
-LABELS_BEYOND = LABELS | {ONE_ITERATION: f"{LABELS['frem']}, one iteration"}
+# In the runs for new viewpoints: what each is called, and what its recipe changes. One iteration is without routing.
+POOLED: dict[str, Any] = {"model": "poolcaps32"}
+VIEWERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "head": ("FREM, headcaps32", {}),
+    "head-one-iteration": ("one iteration, headcaps32", {"iterations": 1}),
+    "frem": ("FREM, poolcaps32", POOLED),
+    "frem-one-iteration": ("one iteration, poolcaps32", POOLED | {"iterations": 1}),
+    "cnn": (LABELS["cnn"], {}),
+}
 TITLES = {name: source.title for name, source in SOURCES.items()}
 
 
@@ -211,11 +218,11 @@ class Experiments:
 
     def _viewpoints(self) -> Iterator[Cell]:
         for factor in VIEWPOINTS:
-            for method, seed in product((*COMPARED, ONE_ITERATION), SEEDS):
-                recipe = self.budget.viewpoints(method.removesuffix("-one-iteration"))
-                recipe = recipe.with_fields(viewpoint=factor, seed=seed, iterations=1 if method == ONE_ITERATION else 2)
-                name = f"viewpoints-{factor}-{method}" + (f"-seed{seed}" if seed else "")
-                yield Cell(labels=(factor, LABELS_BEYOND[method], str(seed)), job=self._run(name, recipe))
+            for (viewer, (label, changes)), seed in product(VIEWERS.items(), SEEDS):
+                recipe = self.budget.viewpoints("cnn" if viewer == "cnn" else "frem")
+                recipe = recipe.with_fields(viewpoint=factor, seed=seed, **changes)
+                name = f"viewpoints-{factor}-{viewer}" + (f"-seed{seed}" if seed else "")
+                yield Cell(labels=(factor, label, str(seed)), job=self._run(name, recipe))
 
 
 def unique(jobs: Iterable[Job]) -> list[Job]:

@@ -119,7 +119,7 @@ def viewpoints_drawing(cells: Sequence[Cell], results: Results) -> Drawing:
         panels = figure.subplots(1, len(errors), squeeze=False, sharey=True)[0]
         for axes, (factor, by_label) in zip(panels, errors.items(), strict=True):
             for place, (label, values) in enumerate(by_label.items()):
-                color = {"CNN": GREY, "FREM": COLORS["FREM"]}.get(label, PALE)
+                color = PALE if "one iteration" in label else COLORS["FREM"] if "FREM" in label else GREY
                 axes.bar(place, mean(values), 0.7, color=color)
                 axes.plot([place] * len(values), values, ".", color="black")
             axes.set_xticks(range(len(by_label)), [label.replace(", ", ",\n") for label in by_label])

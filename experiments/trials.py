@@ -25,9 +25,9 @@ class Trial:
         return {"group": self.group, "base": self.base, "changes": self.changes, "asks": self.asks}
 
 
-FREM, FRMS, EM, CNN = (f"smallnorb-{method}-quick" for method in ("frem", "frms", "em", "cnn"))
+FREM, FRMS, EM, CNN = (f"smallnorb-{method}-small" for method in ("frem", "frms", "em", "cnn"))
 
-TURNTABLE = "turntable-frem-quick"
+TURNTABLE = "turntable-frem-small"
 FOLDS = 5  # toys of a class
 DEFORMED: dict[str, Any] = {"stretch": 0.2, "turn": 10.0}  # as other toys of the kind might look
 

@@ -31,7 +31,7 @@ def few_pictures(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """A built-in set of few pictures, where no other set is; and one trial."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("torchcaps.data.catalog.DEFAULT_PAIRS", 60)
-        trial = Trial(group="start", name="plain", base="smallnorb-frem-quick")
+        trial = Trial(group="start", name="plain", base="smallnorb-frem-small")
         patch.setattr("experiments.cells.TRIALS", [trial])
         patch.setenv("TORCHCAPS_DATA", str(tmp_path_factory.mktemp("data")))
         patch.setattr("torchcaps.data.locate.cache_folder", lambda: tmp_path_factory.mktemp("cache"))

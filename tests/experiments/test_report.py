@@ -265,7 +265,7 @@ def test_new_objects_and_viewpoints() -> None:
     assert objects["CNN", "0"] == ["not run", *["\N{EN DASH}"] * 3]
     viewpoints = {tuple(row[:3]): row[3:] for row in rows(chapter(text, "New viewpoints"))}
     assert viewpoints["azimuth", "CNN", "0"][:2] == ["12.50 %", "25.00 %"]
-    assert viewpoints["elevation", "FREM", "1"][:2] == ["\N{EN DASH}", "not run"]
+    assert viewpoints["elevation", "FREM, poolcaps32", "1"][:2] == ["\N{EN DASH}", "not run"]
 
 
 def test_means_over_the_seeds() -> None:
@@ -277,7 +277,7 @@ def test_means_over_the_seeds() -> None:
     assert objects["FREM", "mean"][:2] == ["2.50 % ± 0.50", "2.00 % ± 0.00"]
     assert ("CNN", "mean") not in objects
     viewpoints = {tuple(row[:3]): row[3:] for row in rows(chapter(text, "New viewpoints"))}
-    assert viewpoints["elevation", "FREM, one iteration", "mean"][1] == "10.00 % ± 2.00"
+    assert viewpoints["elevation", "one iteration, poolcaps32", "mean"][1] == "10.00 % ± 2.00"
     assert "results-viewpoints.png" in files(Path("docs/images"))
 
 
@@ -303,12 +303,12 @@ def test_pictures_of_the_toys() -> None:
 
 
 def trial(**changes: Any) -> dict[str, Any]:
-    return {"group": "weights", "base": "smallnorb-frem-quick", "changes": {"rate": 0.002}, "asks": "why?", **changes}
+    return {"group": "weights", "base": "smallnorb-frem-small", "changes": {"rate": 0.002}, "asks": "why?", **changes}
 
 
 def test_trials_in_the_order_of_the_list(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = [("start", "plain"), ("decoder", "without"), ("weights", "decay")]
-    trials = [Trial(group=group, name=name, base="smallnorb-frem-quick") for group, name in listed]
+    trials = [Trial(group=group, name=name, base="smallnorb-frem-small") for group, name in listed]
     monkeypatch.setattr("experiments.trial_tables.TRIALS", trials)
     folder = Path("experiments/results/trials")
     put_result(folder, "decay", None, failed=None, trial=trial())

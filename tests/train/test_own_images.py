@@ -185,11 +185,11 @@ def test_large_images_are_not_shrunk_without_a_word(capsys: Capture) -> None:
     large = np.repeat(np.repeat(IMAGES[:8], 8, axis=1), 8, axis=2)  # 144x144
     options = {"epochs": 1, "first_channels": 16, "residual": False, "reconstruction": 0.0}
     found = fit(large, LABELS[:8], **options)
-    assert (found.network.image_size, found.model) == (64, "hybrid64")
+    assert (found.network.image_size, found.model) == (64, "headcaps64")
     assert capsys.readouterr().out.startswith(
         "images of 144 pixels (shorter side) become 64x64; size=... changes this\n"
     )
-    assert fit(large, LABELS[:8], **options, size=32, progress=False).model == "hybrid32"
+    assert fit(large, LABELS[:8], **options, size=32, progress=False).model == "headcaps32"
     assert "become" not in capsys.readouterr().out
 
 

@@ -25,10 +25,12 @@ CHANNELS, CLASSES = {"cifar10": 3}, {"smallnorb": 5, "turntable": 5}
 
 def test_every_cell_of_the_tables_has_a_recipe() -> None:
     names = list_recipes()
-    assert len(names) == len(set(names)) == 5 * 4 * 4
+    assert len(names) == len(set(names)) == 5 * 4 * 5
     for data in ("smallnorb", "mnist", "fashion-mnist", "cifar10", "turntable"):
         for method in ("frem", "frms", "em", "cnn"):
-            assert {f"{data}-{method}{variant}" for variant in ("", "-paper", "-short", "-quick")} <= set(names)
+            assert {f"{data}-{method}{variant}" for variant in ("", "-paper", "-short", "-small", "-quick")} <= set(
+                names
+            )
 
 
 def flat(name: str) -> SimpleNamespace:
@@ -40,7 +42,7 @@ def flat(name: str) -> SimpleNamespace:
 def test_recipe_builds_its_network(name: str) -> None:
     made = recipe(name)
     found = flat(name)
-    data, _, method = re.sub("-(quick|paper|short)$", "", name).rpartition("-")
+    data, _, method = re.sub("-(quick|paper|short|small)$", "", name).rpartition("-")
     assert (made.name, found.data) == (name, data)
     has_capsules = made.network.has_capsules
     assert has_capsules == (method != "cnn")
@@ -77,23 +79,22 @@ def test_toys_are_compared_with_all_else_equal(data: str) -> None:
     capsules, cnn = flat(f"{data}-frem"), flat(f"{data}-cnn")
     same = ("camera", "size", "resize", "norm", "loss", "rate", "schedule", "epochs", "batch_size", "standardise")
     assert all(getattr(capsules, name) == getattr(cnn, name) for name in same)
-    assert (capsules.model, cnn.model, capsules.camera, capsules.norm) == ("poolcaps32", "cnn32", "both", "batch")
+    assert (capsules.model, cnn.model, capsules.camera, capsules.norm) == ("headcaps32", "cnn32", "both", "batch")
     assert flat(f"{data}-frem-short").model == flat(f"{data}-frem-paper").model == "hybrid64"
     for other in ("mnist", "fashion-mnist", "cifar10"):
         assert flat(f"{other}-frem-short") == flat(f"{other}-frem")
 
 
-@pytest.mark.parametrize("name", [name for name in list_recipes() if name.endswith("-quick")])
-def test_quick_variants(name: str) -> None:
-    found, paper = flat(name), flat(name.replace("-quick", "-paper"))
+@pytest.mark.parametrize("name", [name for name in list_recipes() if name.endswith(("-small", "-quick"))])
+def test_small_images(name: str) -> None:
+    found, paper = flat(name), flat(re.sub("-(small|quick)$", "-paper", name))
     assert found.epochs < paper.epochs
     assert found.size == 32
-    assert (found.data, found.routing, found.loss, found.iterations) == (
-        paper.data,
-        paper.routing,
-        paper.loss,
-        paper.iterations,
-    )
+    assert (found.data, found.routing, found.iterations) == (paper.data, paper.routing, paper.iterations)
+    assert recipe(name).has_decoder == ("-cnn-" not in name)
+    kind = "cnn32" if "-cnn-" in name else "hybrid32" if name.endswith("-small") else "headcaps32"
+    assert found.model == kind
+    assert found.loss == ("spread" if kind == "hybrid32" else "cross-entropy")
 
 
 def test_what_happens_to_images_reaches_the_pipeline() -> None:
@@ -159,7 +160,9 @@ def make_folder(root: Path, count: int, side: int) -> Path:
     return root
 
 
-@pytest.mark.parametrize(("side", "size", "model"), [(20, 32, "hybrid32"), (63, 32, "hybrid32"), (64, 64, "hybrid64")])
+@pytest.mark.parametrize(
+    ("side", "size", "model"), [(20, 32, "headcaps32"), (63, 32, "headcaps32"), (64, 64, "headcaps64")]
+)
 def test_folder_picks_the_network(tmp_path: Path, side: int, size: int, model: str) -> None:
     found = folder_recipe(make_folder(tmp_path / "shapes", 2, side))
     assert (found.name, found.images.size, found.network.model) == ("shapes", size, model)

@@ -56,9 +56,10 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
         """Train a network: torchcaps train [RECIPE] [--field value ...].
 
         A recipe is SET-METHOD (our settings), SET-METHOD-paper (the paper's), SET-METHOD-short (the paper's network,
-        a few epochs) or SET-METHOD-quick (small images, some minutes). SET is smallnorb, mnist, fashion-mnist, cifar10
-        or turntable; METHOD is frem, frms, em or cnn. The default is turntable-frem-quick: two minutes on two idle
-        cores, no download. With --data FOLDER the default is a recipe that suits the images in the folder.
+        a few epochs), SET-METHOD-small (the same on small images) or SET-METHOD-quick (our network, small images, some
+        minutes). SET is smallnorb, mnist, fashion-mnist, cifar10 or turntable; METHOD is frem, frms, em or cnn. The
+        default is turntable-frem-quick: two minutes on two idle cores, no download. With --data FOLDER the default is
+        a recipe that suits the images in the folder.
 
         With --pretrained, it fine-tunes a network that was trained before.
 

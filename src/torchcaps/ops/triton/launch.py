@@ -77,9 +77,8 @@ def launch(kernel: Any, programs: int, arguments: tuple[Any, ...], how: How, nam
         return
 
     def run(parameters: tuple[How, int]) -> None:
-        # fusion is asked for, as its default is about to change; num_stages would be of loads for a tl.dot
         how, warps = as_constants(parameters[0]), parameters[1]
-        kernel[(programs,)](*arguments, how, num_warps=warps, num_stages=1, enable_fp_fusion=True)
+        kernel[(programs,)](*arguments, how, **table.compiler_options(warps, nvidia=torch.version.hip is None))
 
     with torch.cuda.device(arguments[0].device):
         try:

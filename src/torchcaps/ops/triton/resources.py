@@ -70,7 +70,7 @@ def compiled(kernel: str, how: How, warps: int, target: tuple[str, int | str, in
     constants = {"HOW": as_constants(how)} | {name: 1 for name in names if name.endswith("_c")}
     types |= dict.fromkeys(constants, "constexpr")
     aligned = {(i,): [["tt.divisibility", 16]] for i, name in enumerate(names) if name in POINTERS}
-    options = {"num_warps": warps, "num_stages": 1, "enable_fp_fusion": True}
+    options = table.compiler_options(warps, nvidia=target[0] == "cuda")
     source = ASTSource(function, types, constants, aligned)
     return triton.compile(source, target=GPUTarget(*target), options=options)
 

@@ -10,12 +10,14 @@ import math
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from torchcaps.ops.triton.how import How
 
 AUTOTUNE = "TORCHCAPS_TRITON_AUTOTUNE"
 MOST_OUTPUTS = 64  # with more of them nothing was compiled
-MOST_WARPS = 8  # of 32 threads: more of them would have fewer than 255 registers each
+MOST_REGISTERS = 255  # of a thread
+MOST_WARPS = 8  # of 32 threads: more of them would have fewer registers each
 MANY_INPUTS = 128  # of the whole field: from here on fields are few, and each gets more threads
 
 # (kernel, method): (iterations up to, threads per pair). The last entry holds for more iterations, too.
@@ -61,6 +63,15 @@ def candidates(how: How, kernel: str) -> list[tuple[How, int]]:
     """What autotuning tries: the table's parameters first, then others that make sense."""
     others = [with_threads(how, pairs, split) for split in (1, 2, 4) for pairs in (32, 64, 128, 256)]
     return list(dict.fromkeys([chosen(how, kernel), *others]))
+
+
+def compiler_options(warps: int, *, nvidia: bool) -> dict[str, Any]:
+    """What Triton is asked for. Fusion by name, as its default is about to change; stages are of loads for a tl.dot.
+
+    Left to itself, ptxas spills some bytes where that lets more programs share a processor: here none at all.
+    """
+    options = {"num_warps": warps, "num_stages": 1, "enable_fp_fusion": True}
+    return options | {"maxnreg": MOST_REGISTERS} if nvidia else options
 
 
 def autotunes() -> bool:
