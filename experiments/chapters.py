@@ -18,7 +18,12 @@ from torchcaps.runs.text import count
 
 NOTES, TRIED = "results-notes.md", "results-tried.md"  # written by hand: the story, and what was found by trials
 REHEARSAL = "Rehearsal: these numbers mean nothing"
-BUDGET_TITLES = {"quick": "Rehearsal", "short": "Short budget", "full": "Full budget, the paper's 50 epochs"}
+BUDGET_TITLES = {
+    "quick": "Rehearsal",
+    "short": "Short budget",
+    "long": "Long budget",
+    "full": "Full budget, the paper's 50 epochs",
+}
 TABLES: dict[Target, tuple[str, list[str]]] = {
     "table1": ("Table 1: smallNORB", ["method"]),
     "table2": ("Table 2: iterations, and the start of the matrices", ["method", "iterations", "std"]),
@@ -36,8 +41,9 @@ def make_document(results: Path, notes: Path, root: Path | None = None) -> Docum
     """
     by_budget = {budget: read_results(results / budget) for budget in BUDGETS}
     trials = read_results(results / TRIALS_PLACE)
-    rehearsal = bool(by_budget["quick"]) and not (by_budget["short"] or by_budget["full"] or trials)
-    shown = ["quick"] if rehearsal else [b for b in ("short", "full") if by_budget[b]] or ["short"]
+    real = [budget for budget in BUDGETS if budget != "quick" and by_budget[budget]]
+    rehearsal = bool(by_budget["quick"]) and not (real or trials)
+    shown = ["quick"] if rehearsal else real or ["short"]
     chosen = {budget: by_budget[budget] for budget in shown}
     trials = by_budget["quick"] if rehearsal else trials
     everything = [result for found in chosen.values() for result in found.values()]

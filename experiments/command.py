@@ -43,8 +43,8 @@ def reproduce(
     Args:
         target: A table or figure of the paper, its side claims, new objects and viewpoints, our trials
             on validation data, or all of it.
-        budget: quick rehearses everything in some minutes, short (the default) takes hours on two cores, full is the
-            paper's.
+        budget: quick rehearses everything in some minutes, short (the default) takes hours on two cores, long a day,
+            full is the paper's.
         only: Run only these; other text selects every run whose name contains it.
         root: The folder of the data sets; default: TORCHCAPS_DATA, then the cache folder.
         results: Folder of the results.

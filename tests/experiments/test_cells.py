@@ -44,7 +44,7 @@ frem 0.38 6.2 14.3
 em 0.32 5.8 11.6
 cnn 0.65 7.6 19.2
 """
-EVERY = pytest.mark.parametrize("budget", ["quick", "short", "full"])
+EVERY = pytest.mark.parametrize("budget", ["quick", "short", "long", "full"])
 
 
 def lines(table: str) -> list[list[str]]:
@@ -82,7 +82,7 @@ def test_tables_have_all_cells(budget: str) -> None:
     runs = Experiments(BUDGETS[budget])
     counts = {target: len(runs.cells(target)) for target in TARGETS}
     assert counts == {
-        "table1": 4 + 2,
+        "table1": 4 + (4 if budget == "long" else 2),
         "table2": 15,
         "table3": 12,
         "losses": 6,
@@ -95,7 +95,8 @@ def test_tables_have_all_cells(budget: str) -> None:
         "all": 0,
     }
     for target in ("table1", "table2", "table3"):
-        assert all((cell.paper is None) == ("deformed" in cell.job.name) for cell in runs.cells(target))
+        ours = ("-deformed", "-seed1")
+        assert all((cell.paper is None) == cell.job.name.endswith(ours) for cell in runs.cells(target))
 
 
 @EVERY
@@ -107,7 +108,12 @@ def test_no_run_is_done_twice(budget: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("budget", "runs"), [("short", 6 + 15 + 12 + 3 + 2 + 3 + 4 + 20), ("full", 6 + 12 + 8 + 20 + 3 + 2 + 3 + 4 + 20)]
+    ("budget", "runs"),
+    [
+        ("short", 6 + 15 + 12 + 3 + 2 + 3 + 4 + 20),
+        ("long", 8 + 15 + 12 + 3 + 2 + 4 + 20),
+        ("full", 6 + 12 + 8 + 20 + 3 + 2 + 3 + 4 + 20),
+    ],
 )
 def test_number_of_runs(budget: str, runs: int) -> None:
     jobs = Experiments(BUDGETS[budget]).jobs("all")
@@ -209,6 +215,14 @@ def test_beyond_the_paper_capsules_and_cnn_differ_in_nothing_else() -> None:
     azimuth = runs["viewpoints-azimuth-frem"].recipe
     assert azimuth.optimisation.epochs == 12
     assert (azimuth.data.data, azimuth.data.full, azimuth.data.viewpoint) == ("turntable", True, "azimuth")
+
+
+@EVERY
+def test_runs_that_are_tested_with_other_iterations(budget: str) -> None:
+    cells = Experiments(BUDGETS[budget]).cells("iterations")
+    assert [cell.job.iterations for cell in cells] == [(1, 2, 3, 5)] * 3
+    tested = [job for job in Experiments(BUDGETS[budget]).jobs("all") if isinstance(job, Run) and job.iterations]
+    assert [job.name for job in tested] == [cell.job.name for cell in cells]
 
 
 def test_rehearsed_trials_stay_apart() -> None:
