@@ -17,7 +17,8 @@ def iterations_table(title: str, cells: list[Cell], results: Results) -> Table:
     for cell in cells:
         found = results.get(cell.job.name)
         errors = found.iterations_error if found else {}
-        cells_of = [percent(errors[k]) if k in errors else NOT_RUN for k in TESTED_ITERATIONS]
+        otherwise = NOT_RUN if found is None else error_text(found) if found.failed else NOT_RUN
+        cells_of = [percent(errors[k]) if k in errors else otherwise for k in TESTED_ITERATIONS]
         rows.append([*cell.labels, *cells_of, about(cell, found, results)])
     return Table(title, columns, rows, "Test errors. Each network was trained once, with two iterations.")
 
@@ -56,7 +57,8 @@ def viewpoints_table(title: str, cells: list[Cell], results: Results) -> Table:
             rows.append([*labels, "mean", familiar, is_mean, NOTHING])
     note = (
         "Trained on six azimuths or on the three lowest elevations (Hinton et al. 2018); test toys are always new. "
-        "With one iteration there is no routing: poses are means of votes."
+        "With one iteration there is no routing: poses are means of votes. "
+        "After \N{PLUS-MINUS SIGN} stands half the difference of the two seeds."
     )
     return Table(title, columns, rows, note)
 

@@ -99,7 +99,7 @@ def introduction(results: list[Result], rehearsal: bool) -> list[str]:
             "The paper's tables and figures, run again. Settings were chosen beforehand, on validation images; then "
             "each run was trained on the whole training split (those for new viewpoints: on the familiar ones), and "
             "the test split was evaluated at its end. "
-            "Each number is one run with one seed, except for ensembles; another seed gives another number. "
+            "Each number is one run with one seed, except for ensembles and means; another seed gives another number. "
             "Differences are ours less the paper's, in percentage points."
         )
     else:
@@ -180,7 +180,7 @@ class Chapters:
     def iterations(self) -> Chapter:
         def parts(budget: str, runs: Experiments) -> list[Part]:
             cells, found = runs.cells("iterations"), self.chosen[budget]
-            return [iterations_table(BUDGET_TITLES[budget], cells, found), iterations_drawing(cells, found)]
+            return [iterations_table(BUDGET_TITLES[budget], cells, found), iterations_drawing(cells, found, budget)]
 
         text = (
             "Beyond the paper: the paper's network with both cameras and batch normalisation, trained with two "
@@ -200,7 +200,7 @@ class Chapters:
     def viewpoints(self) -> Chapter:
         def parts(budget: str, runs: Experiments) -> list[Part]:
             cells, found = runs.cells("viewpoints"), self.chosen[budget]
-            return [viewpoints_table(BUDGET_TITLES[budget], cells, found), viewpoints_drawing(cells, found)]
+            return [viewpoints_table(BUDGET_TITLES[budget], cells, found), viewpoints_drawing(cells, found, budget)]
 
         text = "Beyond the paper: toys of the built-in set, seen from where the network has seen no toy before."
         return Chapter(title="New viewpoints", text=text, made=self.made("viewpoints", parts))

@@ -41,8 +41,8 @@ def reproduce(
     Each run leaves a JSON file in RESULTS/BUDGET; --report makes results.md of them.
 
     Args:
-        target: A table or figure of the paper, its side claims, new objects and viewpoints, our trials
-            on validation data, or all of it.
+        target: A table or figure of the paper, its side claims, other iterations in the test, new objects and
+            viewpoints, our trials on validation data, or all of it.
         budget: quick rehearses everything in some minutes, short (the default) takes hours on two cores, long a day,
             full is the paper's.
         only: Run only these; other text selects every run whose name contains it.
@@ -89,8 +89,8 @@ def refuse_what_would_be_ignored(
     if target is None and (named or not report):
         wanted = f"{' '.join(named)} expects" if named else "python -m experiments expects"
         raise OptionError(f"{wanted} one of {', '.join(TARGETS)}{'' if named else ', or --report'}")
-    if given["--list"] and (report or given["--again"]):
-        raise OptionError("--list runs nothing and writes nothing: leave out --list, or --report and --again")
+    if given["--list"] and (report or given["--again"] or given["--precision"]):
+        raise OptionError("--list runs nothing and writes nothing: leave out --list, or --report, --again, --precision")
     if output is not None and not report:
         raise OptionError("--output is where the report goes: add --report, or leave --output out")
 

@@ -37,7 +37,8 @@ def record(run: Run, places: Places, failed: str | None = None) -> None:
         test = load_data(run.recipe).test
         values["crops_error"] = evaluate([load(places.folder(run))], test, crops=run.crops).error
     if failed is None and run.iterations:
-        values["iterations_error"] = {str(k): tested_with(k, run, places) for k in run.iterations}
+        network, test = load(places.folder(run)), load_data(run.recipe).test
+        values["iterations_error"] = {str(k): tested_with(k, network, test) for k in run.iterations}
     if failed is None and run.trial is not None:
         values["held_out"] = held_out_errors(places.folder(run), run.recipe)
     write_result(places.result(run), values)
@@ -69,13 +70,12 @@ def run_values(run: Run, places: Places, failed: str | None) -> dict[str, Any]:
     return values if run.trial is None else values | {"trial": run.trial.as_json()}
 
 
-def tested_with(iterations: int, run: Run, places: Places) -> float:
+def tested_with(iterations: int, classifier: Classifier, test: Split) -> float:
     """The test error with so many iterations in every layer, however many the network was trained with."""
-    classifier = load(places.folder(run))
     for layer in classifier.modules():
         if isinstance(layer, RoutedLayer):
             layer.routing_options = {**layer.routing_options, "iterations": iterations}
-    return evaluate([classifier], load_data(run.recipe).test).error
+    return evaluate([classifier], test).error
 
 
 def held_out_errors(folder: Path, recipe: Recipe) -> dict[str, float]:

@@ -59,15 +59,15 @@ def toys_drawing(trials: Results) -> Drawing:
         tidy(axes)
 
     caption = (
-        "Each of smallNORB's 25 training toys, held out of training in turn: the share of its pictures that each "
-        "network misses after six epochs, the mean over the seeds that were run."
+        f"{len(toys)} of smallNORB's 25 training toys, held out of training in turn: the share of its pictures that "
+        "each network misses after six epochs, the mean over the seeds that were run."
     )
     return Drawing("Error by toy", "results-toys", caption, draw if toys else None)
 
 
 def learning_drawing(trials: Results) -> Drawing:
     """Training and validation error by epoch, the mean over folds and seeds."""
-    found = {label: runs_of(name, trials) for label, (name, _) in COMPARED.items()}
+    found = in_common({label: runs_of(name, trials) for label, (name, _) in COMPARED.items()})
     common = [label for label, runs in found.items() if runs]
 
     def draw(figure: Any) -> None:
@@ -75,18 +75,19 @@ def learning_drawing(trials: Results) -> Drawing:
         for axes, title in zip(figure.subplots(1, 2), ("training", "validation"), strict=True):
             for label in common:
                 courses = [getattr(run, title) for run in found[label]]
-                by_epoch = [100 * mean(values) for values in zip(*courses, strict=True)]
+                by_epoch = [100 * mean(values) for values in zip(*courses, strict=False)]
                 axes.plot(range(1, 1 + len(by_epoch)), by_epoch, color=COMPARED[label][1], label=label, marker=".")
             axes.set(title=f"{title} error, %", xlabel="epoch", ylim=(0, None))
             tidy(axes)
 
     caption = (
-        "The same runs by epoch, the mean over folds and seeds: errors on toys in training, and on those held out."
+        "By epoch, the mean over the folds and seeds that were run with both: errors on toys in training, and on those "
+        "held out."
     )
     return Drawing("Learning curves", "results-learning", caption, draw if common else None)
 
 
-def iterations_drawing(cells: Sequence[Cell], results: Results) -> Drawing:
+def iterations_drawing(cells: Sequence[Cell], results: Results, budget: str) -> Drawing:
     """The test error by the number of iterations, of networks that were trained with two."""
     lines = {cell.labels[0]: results[cell.job.name].iterations_error for cell in cells if cell.job.name in results}
     lines = {label: errors for label, errors in lines.items() if errors}
@@ -103,10 +104,10 @@ def iterations_drawing(cells: Sequence[Cell], results: Results) -> Drawing:
         tidy(axes)
 
     caption = "Networks that were trained with two iterations, tested with others."
-    return Drawing("Errors by iterations", "results-iterations", caption, draw if lines else None)
+    return Drawing("Errors by iterations", f"results-iterations-{budget}", caption, draw if lines else None)
 
 
-def viewpoints_drawing(cells: Sequence[Cell], results: Results) -> Drawing:
+def viewpoints_drawing(cells: Sequence[Cell], results: Results, budget: str) -> Drawing:
     """Errors from new viewpoints: a bar per network, a dot per seed."""
     errors: dict[str, dict[str, list[float]]] = {}
     for cell in cells:
@@ -128,13 +129,23 @@ def viewpoints_drawing(cells: Sequence[Cell], results: Results) -> Drawing:
         panels[0].set(ylabel="test error, %")
 
     caption = "Test toys of the built-in set from viewpoints that were not in training; a dot is a seed."
-    return Drawing("Errors from new viewpoints", "results-viewpoints", caption, draw if errors else None)
+    return Drawing("Errors from new viewpoints", f"results-viewpoints-{budget}", caption, draw if errors else None)
 
 
 def runs_of(name: str, trials: Mapping[str, Result]) -> list[Result]:
     """The runs of a trial in all folds and with all seeds."""
     found = families(trials)
     return [run for family, runs in found.items() if family in (name, f"{name}-seed-1") for run in runs.values()]
+
+
+def in_common(runs: Mapping[str, Sequence[Result]]) -> dict[str, list[Result]]:
+    """Of each network the runs whose fold and seed all of them have: folds differ more than networks do."""
+
+    def place(run: Result) -> tuple[int, int]:
+        return int(run.recipe["fold"]), run.seeds[0]
+
+    shared = set.intersection(*({place(run) for run in of} for of in runs.values()))
+    return {label: [run for run in of if place(run) in shared] for label, of in runs.items()}
 
 
 def toys_of(runs: Sequence[Result]) -> dict[str, float]:

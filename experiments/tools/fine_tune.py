@@ -15,6 +15,7 @@ from torchcaps.classifier import evaluate
 from torchcaps.data import ImageSet, load
 from torchcaps.runs.text import Table, percent
 from torchcaps.train.assemble import spread_indices
+from torchcaps.train.fine_tuning import pretrained_fields
 
 BATCH = 10
 
@@ -25,11 +26,12 @@ class Found(NamedTuple):
 
 
 def ways(pretrained: str) -> dict[str, dict[str, Any]]:
-    """What `fit` gets besides the images."""
+    """What `fit` gets besides the images; always the same network and rates."""
+    same = pretrained_fields(pretrained)
     return {
         "fine-tuned": {"pretrained": pretrained},
         "fine-tuned with a frozen body": {"pretrained": pretrained, "freeze": True},
-        "trained from scratch": {},
+        "trained from scratch": {name: value for name, value in same.items() if name != "camera"},
     }
 
 

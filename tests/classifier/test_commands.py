@@ -288,6 +288,8 @@ def test_predict_takes_stereo_pairs(tiny: Tiny, photos: Path, tmp_path: Path, ca
         expected = network.predict(torch.cat(sides)[None]).activation[0]
         np.testing.assert_allclose(of_pair["activations"], expected, rtol=1e-4)
 
+    call(predict_command, tmp_path / "stereo", f"{right}/1.png,{right}/1.png", "--json")  # one picture twice
+    assert len(json.loads(capsys.readouterr().out)["images"]) == 1
     (left / "3.png").unlink()
     with pytest.raises(SystemExit):
         call(predict_command, tmp_path / "stereo", f"{left},{right}", photos / "ant" / "0.png", "--explain",
@@ -296,7 +298,7 @@ def test_predict_takes_stereo_pairs(tiny: Tiny, photos: Path, tmp_path: Path, ca
     assert [Path(of_pair["picture"]).name for of_pair in said["images"]] == ["0.png", "1.png", "2.png", "4.png"]
     reasons = {Path(file["file"]).name: file["reason"] for file in said["skipped"]}
     assert reasons.keys() == {"3.png", "0.png"}
-    assert "the other folder has no picture of its name" in reasons["3.png"]
+    assert "the other folder has no image of that name" in reasons["3.png"]
     assert "expected LEFT,RIGHT" in reasons["0.png"]
 
 

@@ -278,7 +278,7 @@ def test_means_over_the_seeds() -> None:
     assert ("CNN", "mean") not in objects
     viewpoints = {tuple(row[:3]): row[3:] for row in rows(chapter(text, "New viewpoints"))}
     assert viewpoints["elevation", "one iteration, poolcaps32", "mean"][1] == "10.00 % ± 2.00"
-    assert "results-viewpoints.png" in files(Path("docs/images"))
+    assert "results-viewpoints-short.png" in files(Path("docs/images"))
 
 
 def test_other_iterations_than_in_training() -> None:
@@ -287,14 +287,14 @@ def test_other_iterations_than_in_training() -> None:
     table = {row[0]: row[1:] for row in rows(found)}
     assert table["FREM"][:4] == ["70.00 %", "10.00 %", "12.50 %", "not run"]
     assert table["EM"] == [*["not run"] * 4, "\N{EN DASH}"]
-    assert "![Errors by iterations](images/results-iterations.png)" in found
+    assert "![Errors by iterations](images/results-iterations-short.png)" in found
 
 
 def test_pictures_of_the_toys() -> None:
     about = {"trial": trial(), "validation_error": [[1, 0.2]], "training_error": [[1, 0.1]]}
     put_result(TRIED, "cnn-norm-6-epochs", None, held_out={"car 1": 0.2, "car 2": 0.0}, **about)
     put_result(TRIED, "cnn-norm-6-epochs-seed-1", None, held_out={"car 1": 0.4}, **about)
-    put_result(TRIED, "head-6-epochs-fold-1", None, held_out={"car 1": 0.5, "truck 1": 0.0}, **about)
+    put_result(TRIED, "head-6-epochs", None, held_out={"car 1": 0.5, "truck 1": 0.0}, **about)
     trials = read_results(TRIED)
     assert toys_of(runs_of("cnn-norm-6-epochs", trials)) == pytest.approx({"car 1": 0.3, "car 2": 0.0})
     text = report()

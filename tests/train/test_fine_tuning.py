@@ -177,6 +177,13 @@ def test_fit(pretrained: dict[str, Path]) -> None:
     assert head["layers.9.weight"].shape[0] == 4
 
 
+@pytest.mark.parametrize("name", ["turntable-frem-quick", "smallnorb-frem"])
+def test_stereo_sets_as_the_pretrained_network_takes_them(name: str) -> None:
+    found = torchcaps.train.recipe(name, pretrained="pretrained:mnist")
+    assert (found.data.camera, found.network.model) == ("left", "hybrid32")
+    assert torchcaps.train.recipe(name, pretrained="pretrained:mnist", camera="right").data.camera == "right"
+
+
 def test_a_shipped_network_by_name(three: Path) -> None:
     Path("mnist").mkdir()
     recipe = fine_tuned("pretrained:mnist", three)

@@ -306,3 +306,20 @@ def test_images_of_unequal_sizes_and_colours() -> None:
     blocks = grey.reshape(30, 2, 18, 2).mean((1, 3))  # half as large
     expected = torch.from_numpy(blocks[6:24].round()).to(torch.uint8)
     assert torch.equal(found.images[0], expected.expand(3, 18, 18))
+
+
+def test_few_images_are_evaluated_as_they_were_trained() -> None:
+    """The running statistics of batch norms follow within the few steps that there are."""
+    found = fit(IMAGES[:8], LABELS[:8], epochs=2, validation="none", progress=False)
+    split = found.prepare(Split(torch.as_tensor(IMAGES[:8])[:, None], torch.as_tensor(LABELS[:8])))
+    image = found.pipeline.evaluate(split.images, split.labels).image
+    norms = [module for module in found.network.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    found.network.train()
+    before = [norm.running_var.clone() for norm in norms if norm.running_var is not None]
+    for norm in norms:
+        norm.momentum = 1.0
+    with torch.no_grad():
+        found.network(image)
+    for old, norm in zip(before, norms, strict=True):
+        assert norm.running_var is not None
+        assert 0.3 < old.mean() / norm.running_var.mean() < 3

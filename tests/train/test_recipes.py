@@ -16,7 +16,7 @@ from torchcaps.cli.train import train_command
 from torchcaps.data import Split, Splits
 from torchcaps.errors import OptionError, UserError
 from torchcaps.train import Recipe, folder_recipe, list_recipes, recipe, train
-from torchcaps.train.assemble import make_classifier, make_pipeline
+from torchcaps.train.assemble import load_data, make_classifier, make_pipeline
 from torchcaps.train.recipe import PART_OF, read_recipe, recipe_from_json
 from train.tiny_runs import interrupted
 
@@ -206,6 +206,15 @@ def parsed(*arguments: str, patch: pytest.MonkeyPatch) -> Recipe:
     patch.setattr("torchcaps.train.run.train", lambda found, **options: seen.append(found))
     main(["train", *arguments])
     return seen[0]
+
+
+def test_another_set_has_its_own_cameras(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert parsed("turntable-frem-quick", "--data", "mnist", patch=monkeypatch).data.camera == "left"
+    assert parsed("turntable-frem-quick", "--data", "smallnorb", patch=monkeypatch).data.camera == "both"
+    assert parsed("turntable-frem-quick", "--data", str(tmp_path), patch=monkeypatch).data.camera == "left"
+    typo = parsed("--data", "typo", patch=monkeypatch)
+    with pytest.raises(OptionError, match=r"data is 'typo': expected one of .*, or a folder of images that exists"):
+        load_data(typo)
 
 
 def test_name_first_and_then_fields(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -67,8 +67,8 @@ TC_STEP void divide_sums(Field& f, Iteration& now, const Iteration& before) {
     }
 }
 
-// The weights of iteration t once more, relative to the largest one of each output capsule, as the specification
-// writes them: exp(log(w a) - top_j), top_j the largest log(w a). Only ratios of weights count, so the result is the same,
+// The weights of iteration t once more, relative to the largest one of each output capsule: exp(log(w a) - top_j),
+// top_j the largest log(w a), which is the specification's exp(log w - top_j) a. Only ratios of weights count, so the result is the same,
 // without underflow. The largest weight is exactly 1: where it has all of it, the centre is that vote, not one beside it,
 // which matters where votes are large and their kernel is narrow. A capsule that is off has no part in top; its factor
 // is cut, for the gradient by its activation.

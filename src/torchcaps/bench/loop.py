@@ -30,7 +30,7 @@ def measure_loop(plan: Plan, note: Note) -> dict[str, Any]:
     for turn in range(plan.loop_rounds):
         for network in NETWORKS:
             note(f"round {turn + 1} of {plan.loop_rounds}: {network}")
-            follows = recipe(f"turntable-{network}-quick", epochs=1, batch_size=plan.batch, validation="none")
+            follows = recipe(f"turntable-{network}-small", epochs=1, batch_size=plan.batch, validation="none")
             seconds[f"{network}/bare"].append(bare_step(follows, splits, steps))
             seconds[f"{network}/loop"].append(loop_step(follows, splits, steps))
     return {"batch": plan.batch, "seconds": seconds}

@@ -13,6 +13,10 @@ from torchcaps.data.decode import EXTENSIONS, decode
 
 CAMERAS = 2
 NO_IMAGE = f"the folder has no image ({', '.join(EXTENSIONS)})"
+NO_PAIR = (
+    "no two files or folders that exist: the network takes stereo pairs, expected LEFT,RIGHT; "
+    "for single images train with --camera left"
+)
 # In order, each once: what the user is shown, and the files that its channels are from.
 Images = dict[Path, tuple[Path, ...]]
 
@@ -32,16 +36,19 @@ def find_pairs(paths: Sequence[Path]) -> tuple[Images, dict[Path, str]]:
     for path in paths:
         both = _left_and_right(path)
         if both is None:
-            missing[path] = "the network takes stereo pairs, expected LEFT,RIGHT: two files or two folders that exist"
-        elif not both[0].is_dir():
+            missing[path] = NO_PAIR
+        elif not os.path.isdir(both[0]):
             pairs[path] = both
         else:
-            left, right = ({file.relative_to(folder): file for file in find_files([folder])[0]} for folder in both)
+            found = [find_files([folder]) for folder in both]
+            missing |= found[0][1] | found[1][1]
+            left, right = (
+                {file.relative_to(folder): file for file in files}
+                for folder, (files, _) in zip(both, found, strict=True)
+            )
             pairs |= {Path(f"{left[name]},{right[name]}"): (left[name], right[name]) for name in left if name in right}
             alone = [(left | right)[name] for name in left.keys() ^ right.keys()]
-            missing |= dict.fromkeys(sorted(alone), "the other folder has no picture of its name")
-            if not (left or right):
-                missing[path] = NO_IMAGE
+            missing |= dict.fromkeys(sorted(alone), "the other folder has no image of that name")
     return pairs, missing
 
 
@@ -50,7 +57,7 @@ def _left_and_right(path: Path) -> tuple[Path, Path] | None:
     parts = str(path).split(",")
     for k in range(1, len(parts)):
         left, right = Path(",".join(parts[:k])), Path(",".join(parts[k:]))
-        if left.exists() and right.exists() and left.is_dir() == right.is_dir():
+        if os.path.exists(left) and os.path.exists(right) and os.path.isdir(left) == os.path.isdir(right):
             return left, right
     return None
 
@@ -96,9 +103,9 @@ def read_images(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Pillow warns of much that does not matter here
             for name, files in islice(images.items(), start, start + at_a_time):
-                parts = {file: decode(file, size, channels // len(files)) for file in files}
-                bad |= {file: reason for file, reason in parts.items() if isinstance(reason, str)}
-                pixels = [part for part in parts.values() if isinstance(part, Tensor)]
+                parts = [decode(file, size, channels // len(files)) for file in files]
+                bad |= {file: reason for file, reason in zip(files, parts, strict=True) if isinstance(reason, str)}
+                pixels = [part for part in parts if isinstance(part, Tensor)]
                 if len(pixels) == len(files):
                     good[name] = torch.cat(pixels)  # [C, size, size]
         none = torch.empty(0, channels, size, size, dtype=torch.uint8)

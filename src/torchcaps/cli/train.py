@@ -39,7 +39,9 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
             raise OptionError("--resume continues in the run's own folder: leave --output out")
         start = read_recipe(Path(resumed))
     else:
-        start = recipe(name) if name else _recipe_for(_value(rest, "--data"))
+        data = _value(rest, "--data")
+        start = recipe(name) if name else _recipe_for(data)
+        start = start if data is None else start.with_fields(data=data)
         pretrained = None if asks_for_help else _value(rest, "--pretrained")
         if pretrained is not None:
             start = start.with_fields(pretrained=pretrained)

@@ -134,7 +134,7 @@ def recipe_for(images: Any, own: OwnImages, validation: Validation, changes: dic
     if isinstance(images, str | Path):
         start = folder_recipe(images, side=side).with_fields(data="folder")
     else:
-        batch_size = min(25, max(1, len(own) // 4))
+        batch_size = min(25, max(2, len(own) // 4))
         start = for_own_images(side).with_fields(name="arrays", data="arrays", epochs=12, batch_size=batch_size)
     weights = "last" if validation == "none" or changes.get("average_epochs") else "best"
     return start.with_fields(**{"weights": weights, "validation": validation, **changes})

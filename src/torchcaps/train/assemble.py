@@ -94,13 +94,13 @@ def load_set(recipe: Recipe) -> ImageSet:
             raise OptionError(f"skip_bad is for a folder of images, not for {settings.data}")
         camera = "both" if settings.camera == "each" else settings.camera
         return load(settings.data, root=settings.root, camera=camera, full=settings.full)
-    if settings.root is not None or settings.full or settings.camera != "left":
-        raise OptionError(f"root, full and camera are for data sets, not for the folder {settings.data}")
     if not Path(settings.data).expanduser().is_dir():
         raise OptionError(
             f"data is {settings.data!r}: expected one of {', '.join(list_sets())}, or a folder of images that exists; "
             "to resume a run, its image folder must be where it was"
         )
+    if settings.root is not None or settings.full or settings.camera != "left":
+        raise OptionError(f"root, full and camera are for data sets, not for the folder {settings.data}")
     return load_folder(settings.data, size=folder_side(recipe.images), skip_bad=settings.skip_bad)
 
 

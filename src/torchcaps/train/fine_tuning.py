@@ -5,6 +5,7 @@ from typing import Any
 
 from torchcaps.classifier.classifier import Classifier
 from torchcaps.classifier.files import load
+from torchcaps.classifier.image_files import CAMERAS
 from torchcaps.errors import OptionError
 from torchcaps.train.recipe import WINDOWS, NetworkSettings
 
@@ -18,7 +19,9 @@ def pretrained_fields(source: str) -> dict[str, Any]:
     classifier = load(source)
     network = asdict(settings_of(classifier))
     del network["pretrained"], network["freeze"]
-    images = {"size": classifier.pipeline.crop, "standardise": classifier.pipeline.standardise}
+    images: dict[str, Any] = {"size": classifier.pipeline.crop, "standardise": classifier.pipeline.standardise}
+    if classifier.network.in_channels != CAMERAS:
+        images["camera"] = "left"  # of sets that have both
     recipe = classifier.card.get("recipe")
     trained = recipe.get("optimisation") if isinstance(recipe, dict) else None
     known = {name: trained[name] for name in TRAINED_WITH if name in trained} if isinstance(trained, dict) else {}
@@ -41,7 +44,7 @@ def take_body(source: str, classifier: Classifier) -> None:
         raise OptionError(
             f"the images have {_channels(found.in_channels)}, the pretrained network {source} takes "
             f"{_channels(expected.in_channels)}: "
-            "convert the images, choose another network, or train without --pretrained"
+            "convert the images (of a stereo set: --camera both), choose another network, or train without --pretrained"
         )
     mine, theirs = (
         {"model": one.model, "size": one.network.image_size, **settings_of(one).options()}

@@ -5,7 +5,7 @@ from typing import Any, TypedDict
 
 import torch
 from lightning.pytorch import LightningModule
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from torchcaps.data.pipeline import Batch, MixedBatch
@@ -38,6 +38,13 @@ class Counts(TypedDict):
     reconstruction_loss: float
 
 
+def follow_soon(network: nn.Module, steps: int) -> None:
+    """Let the running statistics of batch norms follow within so few steps; from 50 on their usual momentum does."""
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d) and module.momentum is not None:
+            module.momentum = max(module.momentum, min(0.5, 5 / max(1, steps)))
+
+
 class TrainingModule(LightningModule):
     """A network with the recipe's loss, optimiser and schedule.
 
@@ -63,6 +70,7 @@ class TrainingModule(LightningModule):
         self.register_buffer("class_weights", class_weights, persistent=False)  # the recipe and the data have them
         self.first_epochs = former_epochs[0] if former_epochs else recipe.optimisation.epochs
         self.cycle_start = steps_per_epoch * (former_epochs[-1] if former_epochs else 0)
+        follow_soon(network, steps_per_epoch * recipe.optimisation.epochs)
 
     @property
     def margin(self) -> float:

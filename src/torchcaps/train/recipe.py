@@ -273,6 +273,8 @@ class Recipe:
             from torchcaps.train.fine_tuning import pretrained_fields  # which needs this file
 
             changes = pretrained_fields(source) | changes
+        if not spec_of(str(changes.get("data", self.data.data))).stereo:
+            changes = {"camera": "left"} | changes  # the only one
         return self.with_just(**changes)
 
     def with_just(self, **changes: Any) -> Self:

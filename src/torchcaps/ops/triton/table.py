@@ -66,9 +66,10 @@ def candidates(how: How, kernel: str) -> list[tuple[How, int]]:
 
 
 def compiler_options(warps: int, *, nvidia: bool) -> dict[str, Any]:
-    """What Triton is asked for. Fusion by name, as its default is about to change; stages are of loads for a tl.dot.
+    """What Triton is asked for.
 
-    Left to itself, ptxas spills some bytes where that lets more programs share a processor: here none at all.
+    ``enable_fp_fusion`` is given because its default will change; ``num_stages`` concerns loads for tl.dot, which these
+    kernels have not. ``maxnreg`` keeps ptxas from spilling registers so that more programs fit on a processor.
     """
     options = {"num_warps": warps, "num_stages": 1, "enable_fp_fusion": True}
     return options | {"maxnreg": MOST_REGISTERS} if nvidia else options
