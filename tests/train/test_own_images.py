@@ -310,7 +310,7 @@ def test_images_of_unequal_sizes_and_colours() -> None:
 
 def test_few_images_are_evaluated_as_they_were_trained() -> None:
     """The running statistics of batch norms follow within the few steps that there are."""
-    found = fit(IMAGES[:8], LABELS[:8], epochs=2, validation="none", progress=False)
+    found = fit(IMAGES[:8], LABELS[:8], epochs=1, validation="none", progress=False)
     split = found.prepare(Split(torch.as_tensor(IMAGES[:8])[:, None], torch.as_tensor(LABELS[:8])))
     image = found.pipeline.evaluate(split.images, split.labels).image
     norms = [module for module in found.network.modules() if isinstance(module, torch.nn.BatchNorm2d)]
@@ -322,4 +322,4 @@ def test_few_images_are_evaluated_as_they_were_trained() -> None:
         found.network(image)
     for old, norm in zip(before, norms, strict=True):
         assert norm.running_var is not None
-        assert 0.3 < old.mean() / norm.running_var.mean() < 3
+        assert 0.7 < old.mean() / norm.running_var.mean() < 1.4

@@ -83,7 +83,7 @@ def fit(
 
     ``device`` is ``"cpu"``, ``"cuda"``, ``"mps"`` or what there is; ``precision`` is ``"32"``, ``"bf16"`` or ``"16"``.
     ``callbacks`` and ``loggers`` are Lightning's. ``changes`` are fields of the quick :class:`Recipe` that it follows:
-    ``epochs=20``, ``size=64, model="hybrid64"``, ``routing="em"``, ``patience=3``, ``class_weights="balanced"``.
+    ``epochs=20``, ``size=64, model="poolcaps64"``, ``routing="em"``, ``patience=3``, ``class_weights="balanced"``.
 
     Ctrl-C ends training, not the program: the classifier has the best weights so far.
 
