@@ -162,7 +162,7 @@ def with_windows(stages: Sequence[Stage], **sizes: Sequence[int]) -> tuple[Stage
     changed = tuple(stages)
     for name, values in sizes.items():
         if not isinstance(values, Sequence) or len(values) not in (0, len(changed)):
-            each = f"one number for each of the {len(changed)} stages, or none" if changed else "none, as it has no stages"
+            each = f"one number for each of the {len(changed)} stages, or none" if changed else "none: it has no stages"
             raise ValueError(f"{name}={values!r}: expected {each}")
         if values:
             field = name.removesuffix("s")
