@@ -258,7 +258,7 @@ def test_missing_package(capsys: Capture, images: Path, monkeypatch: pytest.Monk
         ({"size": 20}, "image_size=20: expected a multiple of 8"),
         ({"routing": "nonsense"}, "routing='nonsense': expected one of agreement, em, frem"),
         ({"model": "nonsense"}, "model is 'nonsense', expected one of cnn32"),
-        ({"first-channels": 17}, "first_channels=17: expected a multiple of 16"),
+        ({"model": "hybrid32", "first-channels": 17}, "first_channels=17: expected a multiple of 16"),
         ({"iterations": 0}, "iterations=0: expected"),
         ({"rate": -1}, "rate is -1.0, expected more than 0"),
         ({"camera": "right"}, "camera are for data sets"),

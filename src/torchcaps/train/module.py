@@ -38,13 +38,6 @@ class Counts(TypedDict):
     reconstruction_loss: float
 
 
-def follow_soon(network: nn.Module, steps: int) -> None:
-    """Let the running statistics of batch norms follow within so few steps; from 50 on their usual momentum does."""
-    for module in network.modules():
-        if isinstance(module, nn.BatchNorm2d) and module.momentum is not None:
-            module.momentum = max(module.momentum, min(0.5, 5 / max(1, steps)))
-
-
 class TrainingModule(LightningModule):
     """A network with the recipe's loss, optimiser and schedule.
 
@@ -70,7 +63,8 @@ class TrainingModule(LightningModule):
         self.register_buffer("class_weights", class_weights, persistent=False)  # the recipe and the data have them
         self.first_epochs = former_epochs[0] if former_epochs else recipe.optimisation.epochs
         self.cycle_start = steps_per_epoch * (former_epochs[-1] if former_epochs else 0)
-        follow_soon(network, steps_per_epoch * recipe.optimisation.epochs)
+        norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
+        self.momenta = [(norm, norm.momentum) for norm in norms if norm.momentum is not None]
 
     @property
     def margin(self) -> float:
@@ -88,6 +82,16 @@ class TrainingModule(LightningModule):
         scheduler: Any = self.lr_schedulers()
         for group, highest in zip(scheduler.optimizer.param_groups, scheduler.base_lrs, strict=True):
             group["lr"] = highest * self.rate_share(self.global_step)  # a checkpoint has the rate of the cycle before
+
+    def on_train_batch_start(self, batch: Batch | MixedBatch, batch_idx: int) -> None:
+        """At first, running statistics of batch norms are the mean over the batches so far: runs may have few."""
+        for norm, momentum in self.momenta:
+            seen = 0 if norm.num_batches_tracked is None else int(norm.num_batches_tracked)
+            norm.momentum = max(momentum, 1 / (1 + seen))
+
+    def on_train_end(self) -> None:
+        for norm, momentum in self.momenta:
+            norm.momentum = momentum
 
     def training_step(self, batch: Batch | MixedBatch, batch_idx: int) -> Counts:
         output = self.network(batch.image)
