@@ -43,15 +43,15 @@ def reproduce(
     Args:
         target: A table or figure of the paper, its side claims, other iterations in the test, new objects and
             viewpoints, our trials on validation data, or all of it.
-        budget: quick rehearses everything in some minutes, short (the default) takes hours on two cores, long a day,
-            full is the paper's.
+        budget: quick rehearses everything in some minutes, short (the default) takes hours on two cores, long many
+            hours, full is the paper's.
         only: Run only these; other text selects every run whose name contains it.
         root: The folder of the data sets; default: TORCHCAPS_DATA, then the cache folder.
         results: Folder of the results.
         runs: Folder of the run folders, which hold checkpoints and weights.
         list_runs: Run nothing; show the runs, the paper's errors, and how far each is.
         again: Rerun and replace results made with different settings.
-        precision: bf16 trains CNNs, and capsules after a CNN's convolutions, up to twice as fast on CPUs with AVX-512;
+        precision: bf16 is faster for CNNs, and for capsules after a CNN's convolutions, on CPUs that have it;
             default: 32. What was interrupted goes on as it began.
         report: Write results.md from what is in the results' folder.
         output: Where the report goes; default: docs.

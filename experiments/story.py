@@ -116,14 +116,14 @@ def viewpoints_drawing(cells: Sequence[Cell], results: Results, budget: str) -> 
             errors.setdefault(factor, {}).setdefault(label, []).append(100 * found.error)
 
     def draw(figure: Any) -> None:
-        figure.set_size_inches(8, 3.2)
+        figure.set_size_inches(12, 3.2)
         panels = figure.subplots(1, len(errors), squeeze=False, sharey=True)[0]
         for axes, (factor, by_label) in zip(panels, errors.items(), strict=True):
             for place, (label, values) in enumerate(by_label.items()):
                 color = PALE if "one iteration" in label else COLORS["FREM"] if "FREM" in label else GREY
                 axes.bar(place, mean(values), 0.7, color=color)
                 axes.plot([place] * len(values), values, ".", color="black")
-            axes.set_xticks(range(len(by_label)), [label.replace(", ", ",\n") for label in by_label])
+            axes.set_xticks(range(len(by_label)), [label.replace(", ", ",\n") for label in by_label], fontsize=8)
             axes.set(title=f"new {factor}s")
             axes.spines[["top", "right"]].set_visible(False)
         panels[0].set(ylabel="test error, %")

@@ -38,6 +38,9 @@ class Counts(TypedDict):
     reconstruction_loss: float
 
 
+MEAN_STEPS = 10
+
+
 class TrainingModule(LightningModule):
     """A network with the recipe's loss, optimiser and schedule.
 
@@ -85,9 +88,11 @@ class TrainingModule(LightningModule):
 
     def on_train_batch_start(self, batch: Batch | MixedBatch, batch_idx: int) -> None:
         """At first, running statistics of batch norms are the mean over the batches so far: runs may have few."""
+        if self.global_step > MEAN_STEPS:  # to look at a counter would make a GPU wait in every step
+            return
         for norm, momentum in self.momenta:
-            seen = 0 if norm.num_batches_tracked is None else int(norm.num_batches_tracked)
-            norm.momentum = max(momentum, 1 / (1 + seen))
+            seen = MEAN_STEPS if norm.num_batches_tracked is None else int(norm.num_batches_tracked)
+            norm.momentum = momentum if seen >= MEAN_STEPS else max(momentum, 1 / (1 + seen))
 
     def on_train_end(self) -> None:
         for norm, momentum in self.momenta:
