@@ -68,13 +68,22 @@ def test_centre_crop() -> None:
     assert torch.equal(transforms.centre_crop(images, 64), images[:, :, 16:80, 16:80])
 
 
-def test_flip() -> None:
-    images = random_images(3, 2, 4, 5)
+@pytest.mark.parametrize("order", [[0], [1, 0], [0, 1, 2]], ids=["grey", "pair", "colours"])
+def test_flip(order: list[int]) -> None:
+    images = random_images(3, len(order), 4, 5)
     flipped = transforms.flip(images, torch.tensor([True, False, True]))
     assert torch.equal(flipped[1], images[1])
     for b in (0, 2):
         for x in range(5):
-            assert torch.equal(flipped[b, :, :, x], images[b, :, :, 4 - x])
+            assert torch.equal(flipped[b, :, :, x], images[b, order, :, 4 - x])
+
+
+def test_a_mirrored_pair_keeps_its_depth() -> None:
+    """What is near is further to the right for the left camera; in the mirror, too."""
+    pair = torch.zeros(1, 2, 1, 8, dtype=torch.uint8)
+    pair[0, 0, 0, 5] = pair[0, 1, 0, 3] = 255
+    left, right = transforms.flip(pair, torch.tensor([True]))[0, :, 0].argmax(1)
+    assert left - right == 5 - 3
 
 
 @given(

@@ -79,7 +79,7 @@ class Pipeline:
     turn: float = 0.0
     """Turn by up to this many degrees, either way."""
     flip: bool = False
-    """Mirror half of the images, left to right."""
+    """Mirror half of the images, left to right; the cameras of a stereo pair change places."""
     standardise: Standardise = "image"
     """What gets zero mean and unit standard deviation: each image, each channel, the training set, or nothing."""
     mean: tuple[float, ...] = ()

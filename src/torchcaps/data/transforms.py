@@ -48,8 +48,12 @@ def check_room(images: Tensor, size: int) -> None:
 
 
 def flip(images: Tensor, mirrored: Tensor) -> Tensor:
-    """Mirror the images ``[B, C, H, W]`` for which ``mirrored [B]`` is true, left to right."""
-    return torch.where(mirrored.view(-1, 1, 1, 1), images.flip(-1), images)
+    """Mirror the images ``[B, C, H, W]`` for which ``mirrored [B]`` is true, left to right.
+
+    Two channels are the cameras of a stereo pair. They change places: otherwise what is near would seem far.
+    """
+    mirror = images.flip(1, 3) if images.shape[1] == 2 else images.flip(3)
+    return torch.where(mirrored.view(-1, 1, 1, 1), mirror, images)
 
 
 def warp(images: Tensor, matrix: Tensor) -> Tensor:
