@@ -11,7 +11,7 @@ from experiments.claims import claims_table
 from experiments.document import Chapter, Document, Made, Part
 from experiments.figures import Gallery, LossCurves
 from experiments.results import Result, read_results, read_values, usable
-from experiments.story import iterations_drawing, learning_drawing, toys_drawing, viewpoints_drawing
+from experiments.story import iterations_drawing, learning_drawing, objects_drawing, toys_drawing, viewpoints_drawing
 from experiments.tables import error_table, times_table
 from experiments.trial_tables import trial_tables
 from torchcaps.runs.text import count
@@ -190,7 +190,8 @@ class Chapters:
 
     def objects(self) -> Chapter:
         def parts(budget: str, runs: Experiments) -> list[Part]:
-            return [objects_table(BUDGET_TITLES[budget], runs.cells("objects"), self.chosen[budget])]
+            cells, found = runs.cells("objects"), self.chosen[budget]
+            return [objects_table(BUDGET_TITLES[budget], cells, found), objects_drawing(cells, found, budget)]
 
         text = (
             "Beyond the paper: both cameras of smallNORB, and the network that did best on toys held out of training."

@@ -1,7 +1,7 @@
 """From the folder of a finished run to its result: one JSON, and a picture of what its decoder makes."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -36,11 +36,12 @@ def record(run: Run, places: Places, failed: str | None = None) -> None:
     if failed is None and run.crops > 1:
         test = load_data(run.recipe).test
         values["crops_error"] = evaluate([load(places.folder(run))], test, crops=run.crops).error
+        values["held_out"] = errors_by_object(places.folder(run), run.recipe, "test")
     if failed is None and run.iterations:
         network, test = load(places.folder(run)), load_data(run.recipe).test
         values["iterations_error"] = {str(k): tested_with(k, network, test) for k in run.iterations}
     if failed is None and run.trial is not None:
-        values["held_out"] = held_out_errors(places.folder(run), run.recipe)
+        values["held_out"] = errors_by_object(places.folder(run), run.recipe, "validation")
     write_result(places.result(run), values)
 
 
@@ -78,16 +79,16 @@ def tested_with(iterations: int, classifier: Classifier, test: Split) -> float:
     return evaluate([classifier], test).error
 
 
-def held_out_errors(folder: Path, recipe: Recipe) -> dict[str, float]:
-    """The validation error of each class; of each object, where objects are held out: ``{"car 4": 0.02}``."""
+def errors_by_object(folder: Path, recipe: Recipe, part: Literal["validation", "test"]) -> dict[str, float]:
+    """The error on each object of a split, ``{"car 4": 0.02}``; on each class, where objects are not known."""
     splits = load_data(recipe)
-    held = splits.validation
-    if held is None:
+    split: Split | None = getattr(splits, part)
+    if split is None:
         return {}
-    wrong = evaluate([load(folder)], held).predicted != held.labels  # [N]
-    names = [splits.classes[label] for label in held.labels.tolist()]
-    if "instance" in held.factors and (held.factors["instance"] >= 0).all():
-        names = [f"{name} {toy}" for name, toy in zip(names, held.factors["instance"].tolist(), strict=True)]
+    wrong = evaluate([load(folder)], split).predicted != split.labels  # [N]
+    names = [splits.classes[label] for label in split.labels.tolist()]
+    if "instance" in split.factors and (split.factors["instance"] >= 0).all():
+        names = [f"{name} {toy}" for name, toy in zip(names, split.factors["instance"].tolist(), strict=True)]
     of_name = {name: torch.tensor([other == name for other in names]) for name in sorted(set(names))}
     return {name: rounded(wrong[mask].double().mean().item()) for name, mask in of_name.items()}
 

@@ -63,7 +63,7 @@ class Result:
     familiar_error: float | None  # on test images of viewpoints that were in training
     crops_error: float | None  # on the test split, with the mean over several crops
     iterations_error: dict[int, float]  # on the test split, by the number of iterations of routing
-    held_out: dict[str, float]  # validation errors of a trial by class, or by object
+    held_out: dict[str, float]  # errors by object, or by class: validation of a trial, test on new objects
     picture: Path | None = None
 
     @property

@@ -6,6 +6,8 @@ from io import BytesIO
 from statistics import mean
 from typing import Any
 
+import numpy as np
+
 from experiments.cells import TESTED_ITERATIONS, Cell
 from experiments.figures import COLORS, IMAGES, require_figure
 from experiments.results import Result
@@ -46,23 +48,59 @@ class Drawing:
 def toys_drawing(trials: Results) -> Drawing:
     """The validation error of each of smallNORB's 25 training toys, when it was held out."""
     found = {label: toys_of(runs_of(name, trials)) for label, (name, _) in COMPARED.items()}
-    toys = sorted(set.intersection(*(set(errors) for errors in found.values())), key=lambda toy: found["CNN"][toy])
+    caption = (
+        f"{len(in_all(found))} of smallNORB's 25 training toys, held out of training in turn: the share of its "
+        "pictures that each network misses after six epochs, the mean over the seeds that were run."
+    )
+    return by_toy("results-toys", caption, found)
+
+
+def objects_drawing(cells: Sequence[Cell], results: Results, budget: str) -> Drawing:
+    """The error on each of smallNORB's test toys, and how much of the difference is the choice of toys."""
+    runs = {
+        label: [results[c.job.name] for c in cells if c.labels[0] == label and c.job.name in results]
+        for label in COMPARED
+    }
+    found = {label: toys_of([run for run in of if run.held_out]) for label, of in runs.items()}
+    caption = "The test toys: the share of its pictures that each network misses, the mean over seeds."
+    if toys := in_all(found):
+        differences = [100 * (found["FREM"][toy] - found["CNN"][toy]) for toy in toys]
+        low, high = interval_of_mean(differences)
+        caption += (
+            f" FREM less CNN: {mean(differences):+.2f} points; with other toys of the same kind it would lie "
+            f"between {low:+.2f} and {high:+.2f} (95 %, bootstrap over the {len(toys)} toys)."
+        )
+    return by_toy(f"results-test-toys-{budget}", caption, found)
+
+
+def by_toy(name: str, caption: str, found: Mapping[str, Mapping[str, float]]) -> Drawing:
+    """Errors of each network on each toy that all of them have, ``{network: {toy: error}}``."""
+    toys = sorted(in_all(found), key=lambda toy: found["CNN"][toy])
 
     def draw(figure: Any) -> None:
         figure.set_size_inches(8, 0.7 + 0.24 * len(toys))
         axes = figure.subplots()
+        most = max(100 * errors[toy] for errors in found.values() for toy in toys)
         for label, errors in found.items():
             marker, color = "o" if label == "FREM" else "s", COMPARED[label][1]
             axes.plot([100 * errors[toy] for toy in toys], toys, marker, color=color, label=label, markersize=5)
-        axes.set(xlabel="error on its pictures, %", xlim=(-2, 102))
+        axes.set(xlabel="error on its pictures, %", xlim=(-0.02 * most, 1.02 * most))
         axes.grid(axis="y", color="#eeeeee")
         tidy(axes)
 
-    caption = (
-        f"{len(toys)} of smallNORB's 25 training toys, held out of training in turn: the share of its pictures that "
-        "each network misses after six epochs, the mean over the seeds that were run."
-    )
-    return Drawing("Error by toy", "results-toys", caption, draw if toys else None)
+    return Drawing("Error by toy", name, caption, draw if toys else None)
+
+
+def in_all(found: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """The toys that every network has an error for."""
+    return sorted(set.intersection(*(set(errors) for errors in found.values())))
+
+
+def interval_of_mean(values: Sequence[float]) -> tuple[float, float]:
+    """Where the mean lies in 95 % of 10,000 samples drawn from the values, as many each, with repetition."""
+    drawn = np.random.default_rng(0).choice(values, (10_000, len(values))).mean(1)  # [10000]
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return float(low), float(high)
 
 
 def learning_drawing(trials: Results) -> Drawing:

@@ -47,5 +47,5 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> Trainings:
     """Stands in for training."""
     fake = Trainings()
     monkeypatch.setattr("experiments.queue.train", fake)
-    monkeypatch.setattr("experiments.record.held_out_errors", lambda folder, recipe: {})
+    monkeypatch.setattr("experiments.record.errors_by_object", lambda folder, recipe, part: {})
     return fake

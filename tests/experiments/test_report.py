@@ -10,7 +10,7 @@ from experiments.__main__ import main
 from experiments.chapters import NOTES
 from experiments.chapters import TRIED as TRIED_NOTES
 from experiments.results import read_results, write_result
-from experiments.story import runs_of, toys_of
+from experiments.story import interval_of_mean, runs_of, toys_of
 from experiments.trials import Trial
 from fake_results import put_result, recipe_json, result_values
 
@@ -300,6 +300,24 @@ def test_pictures_of_the_toys() -> None:
     text = report()
     assert "![Error by toy](images/results-toys.png)" in text
     assert files(Path("docs/images")).keys() >= {"results-toys.png", "results-learning.png"}
+
+
+def test_new_objects_by_toy() -> None:
+    put_result(SHORT, "objects-cnn-seed0", 0.03, held_out={"car 1": 0.0, "car 2": 0.1, "truck 1": 0.02})
+    put_result(SHORT, "objects-frem-seed0", 0.02, held_out={"car 1": 0.0, "car 2": 0.02, "truck 1": 0.02})
+    put_result(SHORT, "objects-frem-seed1", 0.02, held_out={"car 1": 0.0, "car 2": 0.06, "truck 1": 0.02})
+    found = chapter(report(), "New objects")
+    assert "![Error by toy](images/results-test-toys-short.png)" in found
+    assert "FREM less CNN: -2.00 points" in found  # of cars and trucks, a toy counts as much as another
+    assert re.search(r"between -6.00 and \+0.00 \(95 %, bootstrap over the 3 toys\)", found)
+    assert "results-test-toys-short.png" in files(Path("docs/images"))
+
+
+def test_interval_over_toys() -> None:
+    assert interval_of_mean([1.0, 1.0, 1.0]) == (1.0, 1.0)
+    values = [0.0, 1.0] * 50
+    low, high = interval_of_mean(values)  # of a mean of 100 values with a standard deviation of 0.5
+    assert (low, high) == pytest.approx((0.5 - 1.96 * 0.05, 0.5 + 1.96 * 0.05), abs=0.01)
 
 
 def trial(**changes: Any) -> dict[str, Any]:
