@@ -25,9 +25,9 @@ def iterations_table(title: str, cells: list[Cell], results: Results) -> Table:
 
 def objects_table(title: str, cells: list[Cell], results: Results) -> Table:
     """smallNORB's test toys, which are not in training: one crop, and the mean over several."""
-    columns = ["network", "seed", "test error", f"{CROPS} crops", "training error", "of"]
+    columns = ["network", "images", "seed", "test error", f"{CROPS} crops", "training error", "of"]
     rows = []
-    for (network,), seeds in by_seed(cells):
+    for labels, seeds in by_seed(cells):
         found = [results.get(cell.job.name) for cell in seeds]
         for cell, one in zip(seeds, found, strict=True):
             training = percent(one.training[-1]) if one and one.training else NOTHING
@@ -35,7 +35,7 @@ def objects_table(title: str, cells: list[Cell], results: Results) -> Table:
             rows.append([*cell.labels, *shown, about(cell, one, results)])
         if is_mean := mean_text([one.error if one else None for one in found]):
             crops = mean_text([one.crops_error if one else None for one in found])
-            rows.append([network, "mean", is_mean, crops or NOTHING, NOTHING, NOTHING])
+            rows.append([*labels, "mean", is_mean, crops or NOTHING, NOTHING, NOTHING])
     note = (
         "Both cameras; trained on the whole training split, the test split evaluated at the end, with the last "
         "weights. After \N{PLUS-MINUS SIGN} stands half the difference of the two seeds."

@@ -44,6 +44,11 @@ VIEWERS: dict[str, tuple[str, dict[str, Any]]] = {
     "frem-one-iteration": ("one iteration, poolcaps32", POOLED | {"iterations": 1}),
     "cnn": (LABELS["cnn"], {}),
 }
+# In the runs for new objects: the side of the crops, and what the recipe changes for it.
+OBJECT_SIZES: dict[int, dict[str, Any]] = {
+    32: {"size": 32, "resize": 48, "epochs": 20},
+    48: {"size": 48, "resize": 64, "epochs": 15},
+}
 TITLES = {name: source.title for name, source in SOURCES.items()}
 
 
@@ -231,10 +236,11 @@ class Experiments:
             yield Cell(labels=(LABELS[method],), job=run)
 
     def _objects(self) -> Iterator[Cell]:
-        for method, seed in product(COMPARED, SEEDS):
-            recipe = self.budget.objects(method).with_fields(seed=seed)
-            run = replace(self._run(f"objects-{method}-seed{seed}", recipe), crops=CROPS)
-            yield Cell(labels=(LABELS[method], str(seed)), job=run)
+        for (size, changes), method, seed in product(OBJECT_SIZES.items(), COMPARED, SEEDS):
+            recipe = self.budget.objects(method).with_fields(seed=seed, **changes)
+            name = f"objects-{method}-seed{seed}" if size == 32 else f"objects{size}-{method}-seed{seed}"
+            run = replace(self._run(name, recipe), crops=CROPS)
+            yield Cell(labels=(LABELS[method], f"{size}x{size}", str(seed)), job=run)
 
     def _viewpoints(self) -> Iterator[Cell]:
         for factor in VIEWPOINTS:

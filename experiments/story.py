@@ -57,12 +57,10 @@ def toys_drawing(trials: Results) -> Drawing:
 
 def objects_drawing(cells: Sequence[Cell], results: Results, budget: str) -> Drawing:
     """The error on each of smallNORB's test toys, and how much of the difference is the choice of toys."""
-    runs = {
-        label: [results[c.job.name] for c in cells if c.labels[0] == label and c.job.name in results]
-        for label in COMPARED
-    }
-    found = {label: toys_of([run for run in of if run.held_out]) for label, of in runs.items()}
-    caption = "The test toys: the share of its pictures that each network misses, the mean over seeds."
+    size = cells[-1].labels[1]  # the largest
+    jobs = {label: [cell.job.name for cell in cells if cell.labels[:2] == (label, size)] for label in COMPARED}
+    found = {label: toys_of([results[name] for name in names if name in results]) for label, names in jobs.items()}
+    caption = f"The test toys, {size}: the share of its pictures that each network misses, the mean over seeds."
     if toys := in_all(found):
         differences = [100 * (found["FREM"][toy] - found["CNN"][toy]) for toy in toys]
         low, high = interval_of_mean(differences)

@@ -89,7 +89,7 @@ def test_tables_have_all_cells(budget: str) -> None:
         "reconstructions": 12,
         "claims": 15 + 6 + 2,
         "iterations": 3,
-        "objects": 4,
+        "objects": 8,
         "viewpoints": 20,
         "trials": 0,
         "all": 0,

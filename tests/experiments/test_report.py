@@ -260,9 +260,9 @@ def test_new_objects_and_viewpoints() -> None:
     put_result(SHORT, "objects-frem-seed1", 0.03, crops_error=0.021)
     put_result(SHORT, "viewpoints-azimuth-cnn", 0.25, familiar_error=0.125)
     text = report()
-    objects = {tuple(row[:2]): row[2:] for row in rows(chapter(text, "New objects"))}
-    assert objects["FREM", "1"][:3] == ["3.00 %", "2.10 %", "12.50 %"]
-    assert objects["CNN", "0"] == ["not run", *["\N{EN DASH}"] * 3]
+    objects = {tuple(row[:3]): row[3:] for row in rows(chapter(text, "New objects"))}
+    assert objects["FREM", "32x32", "1"][:3] == ["3.00 %", "2.10 %", "12.50 %"]
+    assert objects["CNN", "48x48", "0"] == ["not run", *["\N{EN DASH}"] * 3]
     viewpoints = {tuple(row[:3]): row[3:] for row in rows(chapter(text, "New viewpoints"))}
     assert viewpoints["azimuth", "CNN", "0"][:2] == ["12.50 %", "25.00 %"]
     assert viewpoints["elevation", "FREM, poolcaps32", "1"][:2] == ["\N{EN DASH}", "not run"]
@@ -273,9 +273,9 @@ def test_means_over_the_seeds() -> None:
         put_result(SHORT, f"objects-frem-seed{seed}", error, crops_error=0.02)
         put_result(SHORT, f"viewpoints-elevation-frem-one-iteration{f'-seed{seed}' * seed}", 4 * error)
     text = report()
-    objects = {tuple(row[:2]): row[2:] for row in rows(chapter(text, "New objects"))}
-    assert objects["FREM", "mean"][:2] == ["2.50 % ± 0.50", "2.00 % ± 0.00"]
-    assert ("CNN", "mean") not in objects
+    objects = {tuple(row[:3]): row[3:] for row in rows(chapter(text, "New objects"))}
+    assert objects["FREM", "32x32", "mean"][:2] == ["2.50 % ± 0.50", "2.00 % ± 0.00"]
+    assert ("CNN", "32x32", "mean") not in objects
     viewpoints = {tuple(row[:3]): row[3:] for row in rows(chapter(text, "New viewpoints"))}
     assert viewpoints["elevation", "one iteration, poolcaps32", "mean"][1] == "10.00 % ± 2.00"
     assert "results-viewpoints-short.png" in files(Path("docs/images"))
@@ -303,9 +303,9 @@ def test_pictures_of_the_toys() -> None:
 
 
 def test_new_objects_by_toy() -> None:
-    put_result(SHORT, "objects-cnn-seed0", 0.03, held_out={"car 1": 0.0, "car 2": 0.1, "truck 1": 0.02})
-    put_result(SHORT, "objects-frem-seed0", 0.02, held_out={"car 1": 0.0, "car 2": 0.02, "truck 1": 0.02})
-    put_result(SHORT, "objects-frem-seed1", 0.02, held_out={"car 1": 0.0, "car 2": 0.06, "truck 1": 0.02})
+    put_result(SHORT, "objects48-cnn-seed0", 0.03, held_out={"car 1": 0.0, "car 2": 0.1, "truck 1": 0.02})
+    put_result(SHORT, "objects48-frem-seed0", 0.02, held_out={"car 1": 0.0, "car 2": 0.02, "truck 1": 0.02})
+    put_result(SHORT, "objects48-frem-seed1", 0.02, held_out={"car 1": 0.0, "car 2": 0.06, "truck 1": 0.02})
     found = chapter(report(), "New objects")
     assert "![Error by toy](images/results-test-toys-short.png)" in found
     assert "FREM less CNN: -2.00 points" in found  # of cars and trucks, a toy counts as much as another
