@@ -110,9 +110,9 @@ def test_no_run_is_done_twice(budget: str) -> None:
 @pytest.mark.parametrize(
     ("budget", "runs"),
     [
-        ("short", 6 + 15 + 12 + 3 + 2 + 3 + 4 + 20),
-        ("long", 8 + 15 + 12 + 3 + 2 + 4 + 20),
-        ("full", 6 + 12 + 8 + 20 + 3 + 2 + 3 + 4 + 20),
+        ("short", 6 + 15 + 12 + 3 + 2 + 3 + 8 + 20),
+        ("long", 8 + 15 + 12 + 3 + 2 + 8 + 20),
+        ("full", 6 + 12 + 8 + 20 + 3 + 2 + 3 + 8 + 20),
     ],
 )
 def test_number_of_runs(budget: str, runs: int) -> None:
