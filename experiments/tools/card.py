@@ -72,7 +72,8 @@ def table(rows: dict[str, str]) -> str:
 def facts(export: Export) -> dict[str, str]:
     """The card's table."""
     run, result, network = export.run, export.result, export.classifier.network
-    pipeline, parameters = export.classifier.pipeline, sum(p.numel() for p in network.parameters())
+    pipeline = export.classifier.pipeline
+    in_decoder = sum(p.numel() for p in network.parameters()) - network.parameter_count()
     standardised = {
         "image": "each image standardised",
         "channel": "each channel of each image standardised",
@@ -90,9 +91,10 @@ def facts(export: Export) -> dict[str, str]:
         f"{duration(result['seconds'])}",
         "trained on": f"{run['data']['train']:,} images; {run['data']['note']}",
         "seed": str(run["seed"]),
-        "machine": f"{run['machine']}, {count(run['threads'], 'thread')}",
+        "machine": f"{run['machine']}, {count(run['threads'], 'thread')}, precision {run.get('precision') or '32'}",
         "versions": ", ".join(f"{name} {version}" for name, version in run["versions"].items()),
-        "parameters": f"{network.parameter_count():,}, and {parameters - network.parameter_count():,} of the decoder",
+        "parameters": f"{network.parameter_count():,}"
+        + (f", and {in_decoder:,} of the decoder" if in_decoder else "; there is no decoder"),
         "input": f"{network.in_channels} x {network.image_size} x {network.image_size}, the middle of images whose "
         f"shorter side is {export.classifier.source_size}; {standardised[pipeline.standardise]}",
         "classes": ", ".join(export.classifier.classes),

@@ -43,10 +43,8 @@ def export(run: Path, name: str, *, root: Path | None = None, note: str = "", ou
         raise OptionError(
             f"{run} was trained on {recipe.data.data}: expected {', '.join(PICTURES)}: its card describes the set"
         )
-    if not recipe.has_decoder:
-        raise OptionError(
-            f"{run} is of {recipe.network.model} without a decoder, expected a network with capsules that has one"
-        )
+    if not recipe.network.has_capsules:
+        raise OptionError(f"{run} is of {recipe.network.model}, expected a network with capsules")
     recipe = recipe if root is None else recipe.with_fields(root=root)
     about = read_run(run)
     test = load_data(recipe).test

@@ -124,10 +124,10 @@ def test_what_export_refuses(run: Path, tmp_path: Path) -> None:
             "trained on /my/photos: expected mnist",
         ),
         (
-            changed("run.json", reconstruction=0.0),
+            changed("run.json", model="cnn32", loss="cross-entropy", reconstruction=0.0),
             "tiny",
             "noise",
-            "without a decoder, expected a network with capsules",
+            "is of cnn32, expected a network with capsules",
         ),
         (changed("result.json", test_images=7), "tiny", "noise", "evaluated on 7 test images, there are 30"),
         (changed("result.json", test_error=None), "tiny", "noise", "expected a run with a test error"),
