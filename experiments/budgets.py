@@ -89,7 +89,7 @@ def objects(method: str) -> Recipe:
 
 
 def viewpoints(method: str) -> Recipe:
-    return recipe(f"turntable-{method}", full=True, epochs=12)
+    return recipe(f"turntable-{method}", full=True, size=32, resize=48, epochs=12)
 
 
 def full_main(data: str, method: str) -> Recipe:

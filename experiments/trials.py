@@ -59,6 +59,7 @@ LOG_PRIOR: dict[str, Any] = {"kernel": "gaussian", "normalize": "sum", "bandwidt
 LOG_PRIOR |= {"activation_kernel": "epanechnikov", "activation_bandwidth": 1.0}
 POOLED: dict[str, Any] = {"model": "poolcaps32", "class_shared": False, "class_coordinates": False}
 SHARED: dict[str, Any] = {"class_shared": True, "class_coordinates": True}
+CROPPED: dict[str, Any] = {"size": 32, "resize": 48, "epochs": 12}
 
 
 def full(name: str, asks: str, base: str = FREM, **changes: Any) -> list[Trial]:
@@ -232,8 +233,8 @@ TRIALS = [
     *(
         Trial(group="turntable", name=f"turntable-{name}", base=f"turntable-{method}", changes=changes, asks=asks)
         for name, method, changes, asks in (
-            ("pooled", "frem", {"epochs": 12, **POOLED}, "smallNORB's new settings, both cameras"),
-            ("cnn-norm", "cnn", {"epochs": 12}, "the same for the CNN"),
+            ("pooled", "frem", {**CROPPED, **POOLED}, "smallNORB's new settings, both cameras"),
+            ("cnn-norm", "cnn", CROPPED, "the same for the CNN"),
         )
     ),
     *NORMED,

@@ -67,7 +67,6 @@ def normed(paper: Recipe) -> Recipe:
     return paper.with_fields(
         camera="both" if spec.stereo else paper.data.camera,
         size=32,
-        resize=48 if spec.stereo else None,
         shift=4 if spec.moved else 0,
         flip=spec.moved,
         model="headcaps32" if paper.network.has_capsules else "cnn32",
@@ -80,13 +79,14 @@ def normed(paper: Recipe) -> Recipe:
         reconstruction=0.0,
         rate=2e-3,
         schedule="one-cycle",
-        epochs=20,
     )
 
 
 def recommended(paper: Recipe) -> Recipe:
     """What we found to work best."""
-    return normed(paper) if spec_of(paper.data.data).stereo else learned(paper)
+    if not spec_of(paper.data.data).stereo:
+        return learned(paper)
+    return normed(paper).with_fields(size=48, resize=64, epochs=15)
 
 
 def small(paper: Recipe) -> Recipe:
