@@ -61,9 +61,11 @@ def short_ablation(method: str) -> Recipe:
     return recipe(f"smallnorb-{method}-small", resize=48, epochs=2)
 
 
-# The paper's networks, normalised. Settings as they were chosen on toys held out of training.
+# Settings as they were chosen on toys held out of training; class capsules after the CNN's convolutions, but where
+# the paper's own network is asked about.
 NORMED: dict[str, Any] = {"norm": "batch", "batch_size": 50, "rate": 2e-3, "routing_rate": 1.0}
 CHOSEN: dict[str, Any] = NORMED | {"transform_std": 0.03, "loss": "cross-entropy"}
+HEAD: dict[str, Any] = CHOSEN | {"class_shared": True, "class_coordinates": True, "model": "headcaps32"}
 BOTH_CAMERAS: dict[str, Any] = {"camera": "both", "resize": 48}
 
 
@@ -71,17 +73,22 @@ def iterations(method: str) -> Recipe:
     return recipe(f"smallnorb-{method}-small", **NORMED, **BOTH_CAMERAS, transform_std=0.1, epochs=4)
 
 
+def head_or_cnn(method: str) -> dict[str, Any]:
+    return HEAD if method != "cnn" else CHOSEN
+
+
 def long_main(data: str, method: str) -> Recipe:
     """smallNORB with both cameras: FREM and the CNN on 64x64 crops, the slower methods on 32x32 ones."""
+    network = head_or_cnn(method)
     if data != "smallnorb":
-        return recipe(f"{data}-{method}-short", **CHOSEN, epochs=6 if data == "mnist" else 12)
+        return recipe(f"{data}-{method}-short", **network, epochs=6 if data == "mnist" else 12)
     if method in ("frms", "em"):
-        return recipe(f"smallnorb-{method}-small", **CHOSEN, **BOTH_CAMERAS, epochs=20)
-    return recipe(f"smallnorb-{method}-short", **CHOSEN, camera="both", epochs=15)
+        return recipe(f"smallnorb-{method}-small", **network, **BOTH_CAMERAS, epochs=20)
+    return recipe(f"smallnorb-{method}", size=64, resize=84)
 
 
 def long_one_camera(method: str) -> Recipe:
-    return recipe(f"smallnorb-{method}-small", **CHOSEN, resize=48, epochs=20)
+    return recipe(f"smallnorb-{method}-small", **head_or_cnn(method), resize=48, epochs=20)
 
 
 def objects(method: str) -> Recipe:

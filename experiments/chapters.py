@@ -128,10 +128,16 @@ class Chapters:
     root: Path | None
 
     def made(self, target: Target, parts: Callable[[str, Experiments], list[Part]]) -> list[Made]:
-        """What ``parts`` makes of each budget, with the command for it."""
+        """What ``parts`` makes of each budget with which something was run (or of all), with the command for it."""
         runs = {budget: Experiments(BUDGETS[budget], self.root) for budget in self.chosen}
+        begun = [
+            budget
+            for budget in runs
+            if any(cell.job.name in self.chosen[budget] for cell in runs[budget].cells(target))
+        ]
         return [
-            Made(f"python -m experiments {target} --budget {budget}", parts(budget, runs[budget])) for budget in runs
+            Made(f"python -m experiments {target} --budget {budget}", parts(budget, runs[budget]))
+            for budget in begun or runs
         ]
 
     def table(self, target: Target) -> Chapter:
@@ -140,7 +146,10 @@ class Chapters:
 
         def parts(budget: str, runs: Experiments) -> list[Part]:
             table = error_table(BUDGET_TITLES[budget], heads, runs.cells(target), self.chosen[budget])
-            return [table, self.times(budget)] if target == "table1" else [table]
+            timed = target == "table1" and (
+                (self.results / budget / f"{TIMES}.json").is_file() or len(self.chosen) == 1
+            )
+            return [table, self.times(budget)] if timed else [table]
 
         return Chapter(title=title, made=self.made(target, parts))
 

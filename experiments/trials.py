@@ -140,6 +140,58 @@ LONGER = [
     )
 ]
 
+# Larger images: the recipe's crops now.
+LARGER: dict[str, Any] = {"size": 48, "resize": 64, "epochs": 6}
+LONGER += head("head-48-6-epochs", "larger crops, of larger images", **LARGER)
+LONGER += normed_cnn("cnn-norm-48-6-epochs", "the same for the CNN", **LARGER)
+
+# Other sets than smallNORB: do the settings that were chosen on toys suit them?
+MOVED: dict[str, Any] = {"shift": 2, "flip": True}
+PLAIN_CNN: dict[str, Any] = {"norm": "batch", "rate": 2e-3}
+ONE_CAMERA = {name: value for name, value in FULL.items() if name not in ("camera", "resize")}
+HEAD = ONE_CAMERA | SHARED | {"model": "headcaps32"}
+
+
+def other_set(data: str, title: str) -> list[Trial]:
+    """The paper's network, class capsules alone and the CNN, normalised, on a set of images without objects."""
+    tried = (
+        ("full", "frem", ONE_CAMERA, "the paper's network, normalised"),
+        ("head", "frem", HEAD, "class capsules after the CNN's convolutions"),
+        ("cnn-norm", "cnn", PLAIN_CNN, "the baseline to beat"),
+    )
+    return [
+        Trial(
+            group=title,
+            name=f"{data}-{name}",
+            base=f"{data}-{method}-short",
+            changes=changes | {"epochs": 2},
+            asks=asks,
+        )
+        for name, method, changes, asks in tried
+    ]
+
+
+OTHER_SETS = [
+    *other_set("fashion-mnist", "Fashion-MNIST"),
+    two_epochs(
+        "Fashion-MNIST",
+        "fashion-mnist-head-moved",
+        "fashion-mnist-frem-short",
+        "images shifted and mirrored",
+        **HEAD,
+        **MOVED,
+    ),
+    two_epochs(
+        "Fashion-MNIST",
+        "fashion-mnist-cnn-moved",
+        "fashion-mnist-cnn-short",
+        "the same for the CNN",
+        **PLAIN_CNN,
+        **MOVED,
+    ),
+    *other_set("cifar10", "CIFAR-10"),
+]
+
 # In the order of the report's table; a new one goes to the end of its group. Those that failed stay.
 TRIALS = [
     *in_five_folds("start", "frem", FREM, "what the others are compared with"),
@@ -237,6 +289,7 @@ TRIALS = [
             ("cnn-norm", "cnn", CROPPED, "the same for the CNN"),
         )
     ),
+    *OTHER_SETS,
     *NORMED,
     *LONGER,
 ]

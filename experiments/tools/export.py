@@ -142,13 +142,6 @@ def main(
     print(f"{output / name}: {made.size / 1e6:.1f} MB, test error {percent(shipped)} (the run: {percent(trained)})")
 
 
-if __name__ == "__main__":
-    try:
-        tyro.cli(main)
-    except UserError as error:
-        raise SystemExit(f"experiments.tools.export: {error}") from None
-
-
 IMAGES, BLOCK = 4, 4
 
 
@@ -166,3 +159,10 @@ def activations_of_noise(classifier: Classifier) -> list[list[float]]:
     """Class activations ``[IMAGES, classes]``."""
     found: list[list[float]] = classifier.activations(classifier.prepare(noise(classifier))).tolist()
     return found
+
+
+if __name__ == "__main__":
+    try:
+        tyro.cli(main)
+    except UserError as error:
+        raise SystemExit(f"experiments.tools.export: {error}") from None

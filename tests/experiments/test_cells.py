@@ -86,7 +86,7 @@ def test_tables_have_all_cells(budget: str) -> None:
         "table2": 15,
         "table3": 12,
         "losses": 6,
-        "reconstructions": 12,
+        "reconstructions": 11 if budget == "long" else 12,  # its FREM on smallNORB has no decoder
         "claims": 15 + 6 + 2,
         "iterations": 3,
         "objects": 8,
