@@ -130,14 +130,11 @@ class Chapters:
     def made(self, target: Target, parts: Callable[[str, Experiments], list[Part]]) -> list[Made]:
         """What ``parts`` makes of each budget with which something was run (or of all), with the command for it."""
         runs = {budget: Experiments(BUDGETS[budget], self.root) for budget in self.chosen}
-        begun = [
-            budget
-            for budget in runs
-            if any(cell.job.name in self.chosen[budget] for cell in runs[budget].cells(target))
-        ]
+        names = {budget: {cell.job.name for cell in runs[budget].cells(target)} for budget in runs}
+        begun = [budget for budget in runs if names[budget] & set(self.chosen[budget])]
         return [
             Made(f"python -m experiments {target} --budget {budget}", parts(budget, runs[budget]))
-            for budget in begun or runs
+            for budget in begun or [budget for budget in runs if names[budget]]
         ]
 
     def table(self, target: Target) -> Chapter:

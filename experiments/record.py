@@ -36,6 +36,7 @@ def record(run: Run, places: Places, failed: str | None = None) -> None:
     if failed is None and run.crops > 1:
         test = load_data(run.recipe).test
         values["crops_error"] = evaluate([load(places.folder(run))], test, crops=run.crops).error
+    if failed is None and run.by_object:
         values["held_out"] = errors_by_object(places.folder(run), run.recipe, "test")
     if failed is None and run.iterations:
         network, test = load(places.folder(run)), load_data(run.recipe).test
