@@ -127,6 +127,7 @@ def rehearsed(found: Recipe, root: Path | None) -> Recipe:
         size=32,
         first_channels=16,
         epochs=1,
+        average_epochs=min(1, found.optimisation.average_epochs),
         batch_size=8,
         images=16,
     )

@@ -145,6 +145,17 @@ LARGER: dict[str, Any] = {"size": 48, "resize": 64, "epochs": 6}
 LONGER += head("head-48-6-epochs", "larger crops, of larger images", **LARGER)
 LONGER += normed_cnn("cnn-norm-48-6-epochs", "the same for the CNN", **LARGER)
 
+# All training images are learned within a few epochs: what keeps a network from learning them by heart?
+SOFT: dict[str, Any] = {"routing_options": {"activation_bandwidth": 8.0}}
+REGULARISED: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("average", "the mean of the weights over the last two epochs", {"average_epochs": 2}),
+    ("decay", "weights that shrink", {"weight_decay": 0.1}),
+)
+LONGER += head("head-soft-6-epochs", "class scores an eighth as large: a wider bandwidth in eq. 8", epochs=6, **SOFT)
+for _name, _asks, _changes in REGULARISED:
+    LONGER += head(f"head-{_name}-6-epochs", _asks, epochs=6, **_changes)
+    LONGER += normed_cnn(f"cnn-{_name}-6-epochs", "the same for the CNN", epochs=6, **_changes)
+
 # Other sets than smallNORB: do the settings that were chosen on toys suit them?
 MOVED: dict[str, Any] = {"shift": 2, "flip": True}
 PLAIN_CNN: dict[str, Any] = {"norm": "batch", "rate": 2e-3}
