@@ -186,6 +186,8 @@ def test_plans_for_a_gpu() -> None:
     full = on_gpu(full_plan(), "cuda", triton=True)
     assert (full.first, full.backends, full.device) == ("triton", ("triton", "compiled", "reference"), "cuda")
     assert set(full.every.values()) == {1}
+    assert full.growth.capsule_factors == (0.5, 1, 2)  # with more capsules than the Triton kernels route to
+    assert on_gpu(full_plan(), "cuda", triton=False).growth == full_plan().growth
     assert all(full.warms_up(backend) for backend in full.backends)
     assert not full_plan().warms_up("reference")
     assert on_gpu(quick_plan(), "cuda", triton=False).backends == ("reference",)

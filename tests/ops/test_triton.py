@@ -14,7 +14,7 @@ import torch
 
 from torchcaps import BackendUnavailableError, Capsules, use_backend
 from torchcaps.nn import CapsuleConv2d, PrimaryCapsules
-from torchcaps.ops import dispatch, doctor
+from torchcaps.ops import compiled, dispatch, doctor, native
 from torchcaps.ops.triton import available, launch, resources, table
 
 HERE = Path(__file__)
@@ -110,6 +110,19 @@ def test_without_triton_it_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setattr(available, "MISSING", available._missing())
     assert "torchcaps[triton]" in (available.why_not_on(torch.device("cuda")) or "")
+
+
+def test_an_old_triton_still_serves_torch_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(available.metadata, "version", lambda name: "3.4.0")
+    assert "triton 3.4.0 is too old" in str(available._missing())
+    assert available._absent() is None
+    monkeypatch.setattr(available, "MISSING", available._missing())
+    assert compiled.why_not(torch.device("cuda")) is None
+
+
+@pytest.mark.skipif(native.core is None, reason="needs the native core")
+def test_the_doctor_names_what_auto_takes() -> None:
+    assert doctor.findings()["backend"].startswith("auto, which takes native on the CPU")
 
 
 def test_auto_on_a_gpu_is_triton_and_then_the_next_with_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,8 +101,9 @@ def test_many_random_shapes(case: Case, channels_last: bool) -> None:
     assert_equal_to_reference(case, torch.channels_last if channels_last else torch.contiguous_format, "triton")
 
 
-def test_overlapping_fields_with_padding() -> None:
-    case = a_case(1, 2, 2, 1, 3, Window((2, 2), (1, 2), (0, 1)), "frem", {"iterations": 2})
+@pytest.mark.parametrize("window", [Window((2, 2), (1, 2), (0, 1)), Window((3, 3), (2, 2), (1, 1))], ids=str)
+def test_overlapping_fields_with_padding(window: Window) -> None:
+    case = a_case(1, 3, 3, 1, 3, window, "frem", {"iterations": 2})
     assert_equal_to_reference(case, torch.channels_last, "triton")
 
 
@@ -113,9 +114,31 @@ def test_fewer_programs_than_fields(method: str, monkeypatch: pytest.MonkeyPatch
     assert_equal_to_reference(case, torch.channels_last, "triton")
 
 
-def test_fields_of_many_inputs() -> None:
-    case = a_case(1, 1, 2, 64, 3, Window((1, 2), (1, 1), (0, 0)), "frem", {"iterations": 2})
+@pytest.mark.parametrize(("inputs", "outputs"), [(256, 5), (32, 32)])  # in each of two places
+def test_fields_of_many_inputs(inputs: int, outputs: int) -> None:
+    case = a_case(1, 1, 2, inputs, outputs, Window((1, 2), (1, 1), (0, 0)), "frem", {"iterations": 2})
     assert_equal_to_reference(case, torch.channels_last, "triton")
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "scale", "iterations"),
+    [
+        ("frem", {}, 1e6, 3),
+        ("frem", {"normalize": "sum", "kernel": "gaussian", "distance": "l2"}, 5e3, 2),
+        ("frms", {"kernel": "gaussian", "distance": "l2"}, 1e2, 2),
+        ("em", {}, 1e3, 2),
+    ],
+    ids=str,
+)
+def test_votes_far_apart(method: str, options: dict, scale: float, iterations: int) -> None:
+    """Logarithms of weights are so large that they have few digits after the point."""
+    for seed in range(3):
+        torch.manual_seed(seed)
+        layer = ClassCapsules(5, 3, 1, routing=method, iterations=iterations, transform_std=0.5, **options)
+        maps = Capsules(scale * torch.randn(1, 80, 1, 1), torch.rand(1, 5, 1, 1))
+        expected = gradients(layer.double(), Capsules(*(m.double() for m in maps)), "reference")
+        for found, wanted in zip(gradients(layer.float(), maps, "triton"), expected, strict=True):
+            assert (found - wanted).abs().max() <= 1e-6 + 1e-4 * wanted.abs().max()
 
 
 def assert_finite(method: str, options: dict, pose: torch.Tensor, activation: torch.Tensor, iterations: int) -> None:
@@ -264,10 +287,18 @@ def test_wrong_sizes_and_second_derivatives_are_refused() -> None:
 
 def test_wrong_devices_and_types_are_refused() -> None:
     pose, activation, *rest = arguments("frem")
-    layer = CapsuleConv2d(2, 3)
-    layer.beta = torch.nn.Parameter(layer.beta.detach().to("meta"))
-    with use_backend("triton"), pytest.raises(ValueError, match=r"beta is on meta, the capsules are on cpu: move one"):
-        layer(Capsules(torch.randn(1, 32, 2, 2), torch.rand(1, 2, 2, 2)))
+    for name in ("beta", "log_bandwidth"):
+        layer = CapsuleConv2d(2, 3, learn_bandwidth=True)
+        setattr(layer, name, torch.nn.Parameter(getattr(layer, name).detach().to("meta")))
+        message = f"{name.removeprefix('log_')} is on meta, the capsules are on cpu: move one"
+        with use_backend("triton"), pytest.raises(ValueError, match=message):
+            layer(Capsules(torch.randn(1, 32, 2, 2), torch.rand(1, 2, 2, 2)))
+    elsewhere = torch.zeros(48, device="meta")
+    call = {"window": TILE, "method": routing_method("frem"), "options": {}}
+    parameters = {"beta": rest[1], "beta0": rest[2]}
+    for name, options in {"vote_offset": {"vote_offset": elsewhere}, "scale": {"affine": (elsewhere,) * 2}}.items():
+        with use_backend("triton"), pytest.raises(ValueError, match=f"{name} is on meta"):
+            dispatch.route_map(Capsules(pose, activation), rest[0], parameters, **call, **options)
     with pytest.raises(TypeError, match=r"activation is of type torch.int64, expected a floating type"):
         operator.route(pose, activation.long(), *rest)
 

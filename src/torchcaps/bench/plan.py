@@ -1,8 +1,11 @@
 """How much is measured: the full run, and the quick one."""
 
+import math
 from dataclasses import dataclass, replace
 
 from torchcaps.functional.registry import list_routings
+from torchcaps.models import HYBRID64
+from torchcaps.ops.triton.table import MOST_OUTPUTS
 
 PARTS = ("routing", "networks", "growth", "limits", "loop", "norm")
 METHODS = tuple(list_routings(native=True))
@@ -101,4 +104,7 @@ def on_gpu(plan: Plan, device: str, *, triton: bool) -> Plan:
     ``triton`` says whether that backend serves here.
     """
     names = [*(["triton"] if triton else []), *(name for name in plan.every if name != "native")]
-    return replace(plan, device=device, every=dict.fromkeys(names, 1))
+    most = MOST_OUTPUTS / max(stage.capsules for stage in HYBRID64) if triton else math.inf
+    factors = tuple(factor for factor in plan.growth.capsule_factors if factor <= most)
+    growth = replace(plan.growth, capsule_factors=factors)
+    return replace(plan, device=device, every=dict.fromkeys(names, 1), growth=growth)

@@ -24,8 +24,8 @@ def why_not(device: torch.device) -> str | None:
     """Why ``torch.compile`` cannot serve on a device, or None where it can."""
     if device.type == "cpu" and not any(shutil.which(name) for name in (os.environ.get("CXX"), *COMPILERS) if name):
         return f"torch.compile needs a C++ compiler, and none of {', '.join(COMPILERS)} was found"
-    if device.type == "cuda" and available.MISSING:
-        return f"torch.compile needs triton on a GPU, and {available.MISSING}"
+    if device.type == "cuda" and available.ABSENT:
+        return f"torch.compile needs triton on a GPU, and {available.ABSENT}"
     if device.type == "cuda" and native.is_transformed():
         return "torch.compile has no rules for torch.func transforms and forward-mode derivatives"
     return None

@@ -53,7 +53,9 @@ def route_map(
         matrices = matrices_of_fields(weight, capsules.activation.shape[1], window)
         return _route_by_operators(native, capsules, matrices, parameters, window, method, full, vote_offset, affine)
     if backend == "triton":
-        check_together(capsules, weight, parameters)
+        scale, shift = affine or (None, None)
+        others = {"bandwidth": full.get("bandwidth"), "vote_offset": vote_offset, "scale": scale, "shift": shift}
+        check_together(capsules, {"weight": weight, **parameters, **others})
         try:
             return _route_by_operators(
                 operator, capsules, weight, parameters, window, method, full, vote_offset, affine
@@ -144,12 +146,12 @@ def native_kernel(kernel: Any) -> str | None:
     return kernel if isinstance(kernel, str) else None
 
 
-def check_together(capsules: Capsules, weight: Tensor, parameters: Parameters) -> None:
+def check_together(capsules: Capsules, others: Mapping[str, Any]) -> None:
     """Raise unless all tensors are on one device: a kernel reads whatever is at an address."""
     device = capsules.pose.device
-    for name, tensor in {"activation": capsules.activation, "weight": weight, **parameters}.items():
-        if tensor.device != device:
-            raise ValueError(f"{name} is on {tensor.device}, the capsules are on {device}: move one with .to(device)")
+    for name, value in {"activation": capsules.activation, **others}.items():
+        if isinstance(value, Tensor) and value.device != device:
+            raise ValueError(f"{name} is on {value.device}, the capsules are on {device}: move one with .to(device)")
 
 
 def _route_by_operators(

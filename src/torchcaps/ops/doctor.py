@@ -36,7 +36,7 @@ def _backend() -> str:
 
 def _taken_by_auto() -> str:
     """By device, the first backend that can serve there; a layer that it does not serve goes to the next."""
-    on_cpu = "native" if native.MISSING is None else "reference"
+    on_cpu = "reference" if native.MISSING else "native"
     if not torch.cuda.is_available():
         return f"{on_cpu} on the CPU"
     gpu = torch.device("cuda", torch.cuda.current_device())

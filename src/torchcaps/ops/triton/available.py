@@ -18,11 +18,18 @@ LEAST_CAPABILITY = (7, 5)
 _failures: dict[str, str] = {}  # by device
 
 
-def _missing() -> str | None:
+def _absent() -> str | None:
     """Why triton cannot be imported, or None where it can."""
     found = util.find_spec("triton")
     if found is None or found.origin is None:  # None: a folder of that name, and no package
         return "triton is not installed: pip install 'torchcaps[triton]'"
+    return None
+
+
+def _missing() -> str | None:
+    """Why there is no triton for our kernels, or None where there is one."""
+    if absent := _absent():
+        return absent
     version = _version()
     if version and tuple(int(number) for number in version.split("+")[0].split(".")[:2]) < OLDEST:
         return f"triton {version} is too old, expected {'.'.join(map(str, OLDEST))} or newer: update torch"
@@ -42,7 +49,8 @@ def _reach(maps: Tensor) -> int:
     return sum((size - 1) * stride for size, stride in zip(maps.shape[1:], maps.stride()[1:], strict=True))
 
 
-MISSING = _missing()  # looked up once, and not while torch.compile traces a call
+# Looked up once, and not while torch.compile traces a call.
+ABSENT, MISSING = _absent(), _missing()
 
 
 def why_not_on(device: torch.device) -> str | None:

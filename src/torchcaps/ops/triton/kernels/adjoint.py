@@ -5,7 +5,7 @@ from typing import NamedTuple
 import triton
 import triton.language as tl
 
-from torchcaps.ops.triton.kernels.cluster import difference, logits, raw_coupling, relative_weight
+from torchcaps.ops.triton.kernels.cluster import difference, logits, raw_coupling, share_of_mean
 from torchcaps.ops.triton.kernels.elementary import (
     INFINITY,
     TINY,
@@ -71,10 +71,9 @@ def mean_pairs(votes, block, log_weight, state, adjoint, HOW: tl.constexpr):
     along = z * adjoint.centre
     if HOW.method == "em":
         along += (z * z - state.variance) * adjoint.variance
-    factor = relative_weight(log_weight, state.top, block) * state.inverse
-    by_activation = factor * over_elements(along)
-    activation = tl.where(block.on, block.activation, 0.0)
-    return factor * activation, by_activation, by_activation * activation
+    share, factor = share_of_mean(log_weight, state, block)
+    along = over_elements(along)
+    return share, factor * along, share * along
 
 
 @triton.jit

@@ -109,10 +109,17 @@ def logits(votes, block, states, t: tl.constexpr, inverse_bandwidth, HOW: tl.con
 
 
 @triton.jit
-def relative_weight(log_weight, top, block):
-    """exp(log weight - top). A capsule that is off has no part in top, and the cap keeps its gradient finite."""
-    above = log_weight - top
-    return tl.exp(tl.where(block.on, above, tl.minimum(above, MOST_ABOVE_TOP)))
+def share_of_mean(log_weight, state, block):
+    """The shares of the votes in an iteration's mean, and these by the activation: ``[R, L]`` each.
+
+    The logarithm of a share is rounded just as in :func:`mean`: where weights are far from 1, shares that are rounded
+    otherwise would not add up to 1. A capsule that is off has no part in top, and the cap keeps its gradient finite.
+    """
+    log_activation = tl.log(tl.where(block.on, block.activation, 1.0))
+    above = (log_weight + log_activation) - state.top
+    above = tl.where(block.on, above, tl.minimum(above, MOST_ABOVE_TOP))
+    share = tl.where(block.on, tl.exp(above), 0.0)
+    return share * state.inverse, tl.exp(above - log_activation) * state.inverse
 
 
 @triton.jit
@@ -213,8 +220,8 @@ def spread(field, states, state, t: tl.constexpr, parameters, HOW: tl.constexpr)
         else:
             logit, _ = logits(votes, block, states, t, 1.0, HOW)
             log_coupling = log_softmax(logit, HOW)
-        share = relative_weight(log_coupling, state.top, block) * state.inverse
-        share = (share * tl.where(block.on, block.activation, 0.0))[None, None, :, :]
+        share, _ = share_of_mean(log_coupling, state, block)
+        share = share[None, None, :, :]
         z = votes - state.centre
         drift += share * z
         square += share * z * z
