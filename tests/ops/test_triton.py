@@ -39,9 +39,11 @@ def test_more_in_the_interpreter() -> None:
     in_the_interpreter("-m", "slow")
 
 
-def assert_within_means(kernel: str, method: str, iterations: int, capability: int, shape: tuple) -> None:
+def assert_within_means(
+    kernel: str, method: str, iterations: int, capability: int, shape: tuple, **options: object
+) -> None:
     inputs, outputs, many = shape
-    how = resources.example(method, iterations, inputs, outputs, many_inputs=many)
+    how = resources.example(method, iterations, inputs, outputs, many_inputs=many, **options)
     found = resources.usage(kernel, how, capability)
     assert found.spilled == 0
     assert found.shared <= min(resources.LIMITS.values())  # so that it runs on 8.6 and 8.9, too
@@ -82,6 +84,29 @@ LAUNCHES = [
 @pytest.mark.parametrize(("kernel", "method", "iterations"), LAUNCHES)
 def test_every_launch_parameter(kernel: str, method: str, iterations: int, shape: tuple, capability: int) -> None:
     assert_within_means(kernel, method, iterations, capability, shape)
+
+
+VARIANTS = [
+    ("frem", {"kernel": "gaussian", "distance": "l2"}),
+    ("frem", {"kernel": "gaussian", "plain": True}),
+    ("frem", {"kernel": "clipped", "activation_kernel": "clipped", "plain": True}),
+    ("frms", {"kernel": "gaussian", "distance": "l2"}),
+    ("frms", {"kernel": "clipped", "plain": True}),
+    *((method, {"shared": True, "has_offset": True}) for method in resources.METHODS),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", resources.KERNELS)
+@pytest.mark.parametrize(("method", "options"), VARIANTS, ids=str)
+def test_other_options_compile_without_spills(kernel: str, method: str, options: dict) -> None:
+    assert_within_means(kernel, method, 2, 80, (16, 32, False), **options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", resources.METHODS)
+def test_poses_with_an_affine_compile_without_spills(method: str) -> None:
+    assert_within_means("forward", method, 2, 80, (16, 32, False), has_affine=True)
 
 
 def test_the_table_fills_whole_warps() -> None:

@@ -19,7 +19,10 @@ LIMITS = {80: 163 * 1024, 86: 99 * 1024, 89: 99 * 1024, 90: 227 * 1024}
 KERNELS = ("forward", "backward")
 METHODS = ("frem", "frms", "em")
 # Input capsules of a place, output capsules, and whether the field has many: the layers of hybrid64, and beyond.
-SHAPES = ((8, 8, False), (16, 16, False), (16, 32, False), (64, 32, True), (32, 5, True), (32, 10, True), (8, 1, False))
+SHAPES = (
+    *((8, 8, False), (16, 16, False), (16, 32, False), (64, 32, True), (32, 5, True), (32, 10, True), (8, 1, False)),
+    (16, table.MOST_OUTPUTS, False),
+)
 POINTERS = (
     *("pose", "activation", "weight", "offset", "first", "second", "bandwidth", "scale", "shift"),
     *("out_pose", "out_activation", "by_out_pose", "by_out_activation"),
