@@ -140,10 +140,13 @@ LONGER = [
     )
 ]
 
-# Larger images: the recipe's crops now.
-LARGER: dict[str, Any] = {"size": 48, "resize": 64, "epochs": 6}
-LONGER += head("head-48-6-epochs", "larger crops, of larger images", **LARGER)
-LONGER += normed_cnn("cnn-norm-48-6-epochs", "the same for the CNN", **LARGER)
+# Larger images, in networks of as many convolutions and of one more.
+LARGER: dict[str, dict[str, Any]] = {"48": {"size": 48, "resize": 64}, "64": {"size": 64, "resize": 84}}
+for _convolutions, _side in (("32", "48"), ("64", "48"), ("64", "64")):
+    _name = f"{_side}-3-epochs" if _convolutions == "32" else f"{_side}-deep-3-epochs"
+    _changes = LARGER[_side] | {"epochs": 3}
+    LONGER += head(f"head-{_name}", "larger crops, of larger images", **_changes, model=f"headcaps{_convolutions}")
+    LONGER += normed_cnn(f"cnn-norm-{_name}", "the same for the CNN", **_changes, model=f"cnn{_convolutions}")
 
 # All training images are learned within a few epochs: what keeps a network from learning them by heart?
 SOFT: dict[str, Any] = {"routing_options": {"activation_bandwidth": 8.0}}
