@@ -40,7 +40,7 @@ def test_more_in_the_interpreter() -> None:
 
 
 def assert_within_means(
-    kernel: str, method: str, iterations: int, capability: int, shape: tuple, **options: object
+    kernel: str, method: str, iterations: int, capability: int, shape: tuple, /, **options: object
 ) -> None:
     inputs, outputs, many = shape
     how = resources.example(method, iterations, inputs, outputs, many_inputs=many, **options)
