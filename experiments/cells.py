@@ -35,6 +35,8 @@ TESTED_ITERATIONS = (1, 2, 3, 5)  # of networks that were trained with two
 COMPARED, SEEDS = ("frem", "cnn"), (0, 1)  # beyond the paper
 VIEWPOINTS: tuple[ViewpointFactor, ...] = ("azimuth", "elevation")
 LABELS = {method: routing_method(method).label for method in paper.TABLE2} | {"cnn": "CNN"}
+SHALLOW = {"frem": "headcaps32", "cnn": "cnn32"}  # three convolutions before the last layer
+DEEP = {"frem": "headcaps64", "cnn": "cnn64"}  # four
 # In the runs for new viewpoints: what each is called, and what its recipe changes. One iteration is without routing.
 POOLED: dict[str, Any] = {"model": "poolcaps32"}
 VIEWERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -44,10 +46,11 @@ VIEWERS: dict[str, tuple[str, dict[str, Any]]] = {
     "frem-one-iteration": ("one iteration, poolcaps32", POOLED | {"iterations": 1}),
     "cnn": (LABELS["cnn"], {}),
 }
-# In the runs for new objects: the side of the crops, and what the recipe changes for it.
-OBJECT_SIZES: dict[int, dict[str, Any]] = {
-    32: {"size": 32, "resize": 48, "epochs": 20},
-    48: {"size": 48, "resize": 64, "epochs": 15},
+# In the runs for new objects: what each is called, which convolutions it has, and what the recipe changes for it.
+OBJECTS: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
+    "objects": ("32x32", SHALLOW, {"size": 32, "resize": 48, "epochs": 20}),
+    "objects48": ("48x48", SHALLOW, {"size": 48, "resize": 64, "epochs": 15}),
+    "objects48-deep": ("48x48, deeper", DEEP, {"size": 48, "resize": 64, "epochs": 15}),
 }
 TITLES = {name: source.title for name, source in SOURCES.items()}
 
@@ -244,16 +247,15 @@ class Experiments:
 
     def _objects(self) -> Iterator[Cell]:
         if self.budget.objects is None:
-            runs = [(method, seed, self.on_smallnorb(method, seed)) for method, seed in product(COMPARED, SEEDS)]
-        else:
-            runs = []
-            for (size, changes), method, seed in product(OBJECT_SIZES.items(), COMPARED, SEEDS):
-                recipe = self.budget.objects(method).with_fields(seed=seed, **changes)
-                name = f"objects-{method}-seed{seed}" if size == 32 else f"objects{size}-{method}-seed{seed}"
-                runs.append((method, seed, replace(self._run(name, recipe), crops=CROPS, by_object=True)))
-        for method, seed, run in runs:
-            size = run.recipe.images.size
-            yield Cell(labels=(LABELS[method], f"{size}x{size}", str(seed)), job=run)
+            for method, seed in product(COMPARED, SEEDS):
+                run = self.on_smallnorb(method, seed)
+                size = run.recipe.images.size
+                yield Cell(labels=(LABELS[method], f"{size}x{size}", str(seed)), job=run)
+            return
+        for (kind, (label, models, changes)), method, seed in product(OBJECTS.items(), COMPARED, SEEDS):
+            recipe = self.budget.objects(method).with_fields(seed=seed, model=models[method], **changes)
+            run = replace(self._run(f"{kind}-{method}-seed{seed}", recipe), crops=CROPS, by_object=True)
+            yield Cell(labels=(LABELS[method], label, str(seed)), job=run)
 
     def _viewpoints(self) -> Iterator[Cell]:
         if self.budget.viewpoints is None:

@@ -57,9 +57,11 @@ def toys_drawing(trials: Results) -> Drawing:
 
 def objects_drawing(cells: Sequence[Cell], results: Results, budget: str) -> Drawing:
     """The error on each of smallNORB's test toys, and how much of the difference is the choice of toys."""
-    size = cells[-1].labels[1]  # the largest
-    jobs = {label: [cell.job.name for cell in cells if cell.labels[:2] == (label, size)] for label in COMPARED}
-    found = {label: toys_of([results[name] for name in names if name in results]) for label, names in jobs.items()}
+    for size in dict.fromkeys(cell.labels[1] for cell in reversed(cells)):  # the last that was run
+        jobs = {label: [cell.job.name for cell in cells if cell.labels[:2] == (label, size)] for label in COMPARED}
+        found = {label: toys_of([results[name] for name in names if name in results]) for label, names in jobs.items()}
+        if in_all(found):
+            break
     caption = f"The test toys, {size}: the share of its pictures that each network misses, the mean over seeds."
     if toys := in_all(found):
         differences = [100 * (found["FREM"][toy] - found["CNN"][toy]) for toy in toys]
