@@ -17,8 +17,8 @@ from torchcaps.train.assemble import spread_indices
 def of_network(name: str, root: Path | None) -> str:
     """A line for the network that was trained on a set."""
     classifier = load(name)
-    is_stereo = classifier.network.in_channels == 2
-    test = data.load(name, root=root, camera="both" if is_stereo else "left").test
+    trained_on = classifier.card["recipe"]["data"]
+    test = data.load(trained_on["data"], root=root, camera=trained_on["camera"]).test
     test = test.take(spread_indices(test.labels, IMAGES))
     subject = Subject(classifier, test, evaluate([classifier], test))
     found = likeness(subject) if subject.has_decoder else None
