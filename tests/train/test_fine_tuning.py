@@ -180,17 +180,17 @@ def test_fit(pretrained: dict[str, Path]) -> None:
 @pytest.mark.parametrize("name", ["turntable-frem-quick", "smallnorb-frem"])
 def test_stereo_sets_as_the_pretrained_network_takes_them(name: str) -> None:
     found = torchcaps.train.recipe(name, pretrained="pretrained:mnist")
-    assert (found.data.camera, found.network.model) == ("left", "hybrid32")
+    assert (found.data.camera, found.network.model) == ("left", "headcaps32")
     assert torchcaps.train.recipe(name, pretrained="pretrained:mnist", camera="right").data.camera == "right"
 
 
 def test_a_shipped_network_by_name(three: Path) -> None:
     Path("mnist").mkdir()
     recipe = fine_tuned("pretrained:mnist", three)
-    assert (recipe.network.model, recipe.images.size, recipe.network.transform_std) == ("hybrid32", 32, 0.5)
+    assert (recipe.network.model, recipe.images.size, recipe.network.transform_std) == ("headcaps32", 32, 0.03)
     network = at_its_start(recipe)
     expected = torchcaps.load("pretrained:mnist").network.state_dict()
-    assert torch.equal(network.state_dict()["primary.pose.weight"], expected["primary.pose.weight"])
+    assert torch.equal(network.state_dict()["body.0.conv.weight"], expected["body.0.conv.weight"])
     with pytest.raises(ModelFileError, match=r"mnist has no model\.safetensors"):
         fine_tuned("mnist", three)
 
