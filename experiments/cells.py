@@ -49,9 +49,10 @@ VIEWERS: dict[str, tuple[str, dict[str, Any]]] = {
 # In the runs for new objects: what each is called, which convolutions it has, and what the recipe changes for it.
 # The last one is the recipe's own: errors by toy are drawn of it.
 OBJECTS: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
-    "objects": ("32x32", SHALLOW, {"size": 32, "resize": 48, "epochs": 20}),
-    "objects48-deep": ("48x48, deeper", DEEP, {"size": 48, "resize": 64, "epochs": 15}),
-    "objects48": ("48x48", SHALLOW, {"size": 48, "resize": 64, "epochs": 15}),
+    "objects": ("32x32", SHALLOW, {"size": 32, "resize": 48, "epochs": 20, "cutmix": 0.0}),
+    "objects48-deep": ("48x48, deeper", DEEP, {"size": 48, "resize": 64, "epochs": 15, "cutmix": 0.0}),
+    "objects48": ("48x48", SHALLOW, {"size": 48, "resize": 64, "epochs": 15, "cutmix": 0.0}),
+    "objects48-cutmix": ("48x48, CutMix", SHALLOW, {"size": 48, "resize": 64, "epochs": 24, "cutmix": 0.5}),
 }
 TITLES = {name: source.title for name, source in SOURCES.items()}
 

@@ -137,6 +137,8 @@ LONGER = [
         *head(f"head-mixup{end}", "three times as long, means of two images", epochs=6, seed=seed, mixup=0.2),
         *head(f"head-one-iteration{end}", "without routing: means of votes", epochs=6, seed=seed, iterations=1),
         *normed_cnn(f"cnn-mixup{end}", "the same for the CNN", epochs=6, seed=seed, mixup=0.2),
+        *head(f"head-cutmix{end}", "squares of other images in half of the batches", epochs=6, seed=seed, cutmix=0.5),
+        *normed_cnn(f"cnn-cutmix{end}", "the same for the CNN", epochs=6, seed=seed, cutmix=0.5),
     )
 ]
 

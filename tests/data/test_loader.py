@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from torchcaps.data.loader import BatchLoader, generator_for
-from torchcaps.data.pipeline import Batch, MixedBatch, Pipeline, Standardise
+from torchcaps.data.mixing import MixedBatch, Mixing
+from torchcaps.data.pipeline import Batch, Pipeline, Standardise
 from torchcaps.data.types import Split
 
 PIPELINE = Pipeline(crop=5, brightness=0.1, contrast=0.5, shift=1, flip=True, stretch=0.2, turn=10)
 SEEDS = st.integers(-(2**70), 2**70)
-ALPHAS = st.sampled_from([0.01, 0.2, 1.0, 8.0])
+MIXINGS = st.sampled_from([Mixing(mixup=a) for a in (0.01, 0.2, 1.0, 8.0)] + [Mixing(cutmix=1.0)])
 
 
 def numbered(count: int, channels: int = 1, side: int = 7) -> Split:
@@ -83,20 +84,20 @@ def test_parts_are_exact_at_real_sizes_and_with_threads(
         torch.set_num_threads(before)
 
 
-@given(per_rank=st.integers(1, 4), world_size=st.integers(1, 4), channels=st.integers(1, 3), seed=SEEDS, alpha=ALPHAS)
-@settings(deadline=None, max_examples=40)
+@given(per_rank=st.integers(1, 4), world_size=st.integers(1, 4), channels=st.integers(1, 3), seed=SEEDS, mixing=MIXINGS)
+@settings(deadline=None, max_examples=60)
 def test_mixed_parts_are_the_whole_mixed_batch(
-    per_rank: int, world_size: int, channels: int, seed: int, alpha: float
+    per_rank: int, world_size: int, channels: int, seed: int, mixing: Mixing
 ) -> None:
     batch_size = per_rank * world_size
     split = numbered(3 * batch_size, channels)
 
-    def epoch_of(rank: int, world_size: int, mixup: float) -> list[Batch | MixedBatch]:
-        options = {"seed": seed, "rank": rank, "world_size": world_size, "mixup": mixup}
+    def epoch_of(rank: int, world_size: int, mixing: Mixing | None) -> list[Batch | MixedBatch]:
+        options = {"seed": seed, "rank": rank, "world_size": world_size, "mixing": mixing}
         return list(BatchLoader(split, PIPELINE, batch_size=batch_size, train=True, **options))  # type: ignore[arg-type]
 
-    whole, clean = epoch_of(0, 1, alpha), epoch_of(0, 1, 0.0)
-    parts = zip(*(epoch_of(rank, world_size, alpha) for rank in range(world_size)), strict=True)
+    whole, clean = epoch_of(0, 1, mixing), epoch_of(0, 1, None)
+    parts = zip(*(epoch_of(rank, world_size, mixing) for rank in range(world_size)), strict=True)
     for mixed, plain, of_batch in zip(whole, clean, parts, strict=True):
         assert isinstance(mixed, MixedBatch)
         assert isinstance(plain, Batch)
@@ -107,12 +108,20 @@ def test_mixed_parts_are_the_whole_mixed_batch(
         assert torch.equal(mixed.label, plain.label)
         assert sorted(mixed.other_label.tolist()) == sorted(plain.label.tolist())
         second = torch.stack([plain.image[plain.label.tolist().index(label)] for label in mixed.other_label.tolist()])
-        torch.testing.assert_close(mixed.image, mixed.share * plain.image + (1 - mixed.share) * second)
+        if mixing.cutmix:
+            of_first = (mixed.image == plain.image).all(1)  # [B, S, S]
+            assert (of_first | (mixed.image == second).all(1)).all()
+            of_two = mixed.label != mixed.other_label  # [B]
+            torch.testing.assert_close(
+                of_first[of_two].float().mean((1, 2)), torch.full_like(mixed.image[of_two, 0, 0, 0], mixed.share)
+            )
+        else:
+            torch.testing.assert_close(mixed.image, mixed.share * plain.image + (1 - mixed.share) * second)
         assert mixed.image.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_shares_are_of_the_beta_distribution() -> None:
-    loader = BatchLoader(numbered(400), PIPELINE, batch_size=2, train=True, mixup=0.3)
+    loader = BatchLoader(numbered(400), PIPELINE, batch_size=2, train=True, mixing=Mixing(mixup=0.3))
     shares = torch.tensor(
         [batch.share for _ in range(5) for batch in loader if isinstance(batch, MixedBatch)], dtype=torch.float64
     )
@@ -123,7 +132,9 @@ def test_shares_are_of_the_beta_distribution() -> None:
 
 def test_mixed_batches_go_on_from_a_state() -> None:
     def new() -> BatchLoader:
-        return BatchLoader(numbered(20), PIPELINE, batch_size=4, train=True, seed=3, mixup=0.4)
+        return BatchLoader(
+            numbered(20), PIPELINE, batch_size=4, train=True, seed=3, mixing=Mixing(mixup=0.4, cutmix=0.5)
+        )
 
     first, second = new(), new()
     batches = iter(first)
@@ -268,7 +279,6 @@ def test_several_crops() -> None:
             "batches of 6 and a last one of 4 cannot be divided among 3 processes",
         ),
         ({"batch_size": 5, "crops": 5}, "not for training"),
-        ({"batch_size": 5, "mixup": -0.1}, "mixup is -0.1, train is True: expected a number of 0 or more"),
     ],
 )
 def test_wrong_arguments(options: dict[str, int], message: str) -> None:

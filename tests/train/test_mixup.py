@@ -8,6 +8,7 @@ import torch
 
 from torchcaps.cli.train import report_on
 from torchcaps.data import BatchLoader, MixedBatch
+from torchcaps.data.mixing import Mixing
 from torchcaps.errors import UserError
 from torchcaps.train import Recipe, train
 from torchcaps.train.assemble import load_data, make_classifier, make_pipeline
@@ -30,7 +31,7 @@ def test_steps_are_those_of_plain_pytorch(mixed: Recipe) -> None:
     torch.manual_seed(mixed.optimisation.seed)
     network = make_classifier(mixed, splits, pipeline).network
     optimizer = torch.optim.Adam(network.parameters(), lr=3e-3, eps=1e-12)
-    loader = BatchLoader(splits.train, pipeline, batch_size=8, train=True, mixup=0.5)
+    loader = BatchLoader(splits.train, pipeline, batch_size=8, train=True, mixing=Mixing(mixup=0.5))
 
     def margin_loss(activation: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         target, rival = activation[torch.arange(8), label], activation[torch.arange(8), 1 - label]  # of two classes
@@ -77,6 +78,9 @@ def test_interrupted_run_ends_as_one_that_was_not(mixed: Recipe) -> None:
         ({"mixup": -0.1}, "mixup is -0.1, expected 0 or more"),
         ({"mixup": float("inf")}, "mixup is inf"),
         ({"mixup": 0.2}, "mixed images are not reconstructed.*set reconstruction=0"),
+        ({"cutmix": 0.5}, "mixed images are not reconstructed.*set reconstruction=0"),
+        ({"cutmix": -0.1}, "cutmix is -0.1, expected 0 or more"),
+        ({"cutmix": 1.1}, "cutmix is 1.1, expected at most 1"),
     ],
 )
 def test_what_cannot_be_meant(changes: dict[str, Any], words: str) -> None:

@@ -9,7 +9,8 @@
 from torchcaps.data.catalog import list_sets, load
 from torchcaps.data.folder import load_folder
 from torchcaps.data.loader import BatchLoader
-from torchcaps.data.pipeline import Batch, MixedBatch, Pipeline, mean_over_crops, preset
+from torchcaps.data.mixing import MixedBatch, Mixing
+from torchcaps.data.pipeline import Batch, Pipeline, mean_over_crops, preset
 from torchcaps.data.splits import ViewpointSplits, make_splits, viewpoint_splits
 from torchcaps.data.types import DataError, ImageSet, Split, Splits
 
@@ -19,6 +20,7 @@ __all__ = [
     "DataError",
     "ImageSet",
     "MixedBatch",
+    "Mixing",
     "Pipeline",
     "Split",
     "Splits",

@@ -1,15 +1,14 @@
 """Batches of a split in memory, or of a stream: order and randomness are functions of (seed, epoch, batch)."""
 
 import hashlib
-import math
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from torchcaps.data.pipeline import Batch, MixedBatch, Pipeline
+from torchcaps.data.mixing import Mix, MixedBatch, Mixing
+from torchcaps.data.pipeline import Batch, Pipeline
 from torchcaps.data.stream import Stream
 from torchcaps.data.types import Split
 from torchcaps.errors import OptionError
@@ -38,15 +37,14 @@ class BatchLoader:
         world_size: int = 1,
         drop_last: bool | None = None,
         crops: int = 1,
-        mixup: float = 0.0,
+        mixing: Mixing | None = None,
         device: torch.device | str | None = None,
     ) -> None:
         """Prepare the split (see `Pipeline.prepare`; a stream has its size already) and start at epoch 0.
 
         ``drop_last`` leaves the last, smaller batch out; the default is to do so in training. ``crops`` is for
-        evaluation. With ``mixup`` batches are `MixedBatch`: each image is the mean of two of the batch, with weights
-        lam and 1 - lam, lam from Beta(mixup, mixup) (Zhang et al. 2018). ``device`` is where batches are made; default:
-        where the images are.
+        evaluation. With ``mixing`` batches are `MixedBatch`: each image is made of two of the batch. ``device`` is
+        where batches are made; default: where the images are.
         """
         if batch_size < 1 or world_size < 1 or not 0 <= rank < world_size:
             raise ValueError(
@@ -55,8 +53,8 @@ class BatchLoader:
             )
         if train and crops != 1:
             raise ValueError(f"crops is {crops}: several crops are for evaluation, not for training")
-        if not 0 <= mixup < math.inf or (mixup and not train):
-            raise ValueError(f"mixup is {mixup}, train is {train}: expected a number of 0 or more, and 0 in evaluation")
+        if mixing and not train:
+            raise ValueError(f"mixing is {mixing}: images are mixed in training, not in evaluation")
         self.split = pipeline.prepare(split) if isinstance(split, Split) else split
         self.pipeline = pipeline
         self.batch_size = batch_size
@@ -65,7 +63,7 @@ class BatchLoader:
         self.rank, self.world_size = rank, world_size
         self.drop_last = train if drop_last is None else drop_last
         self.crops = crops
-        self.mixup = mixup
+        self.mixing = mixing or Mixing()
         self.device = None if device is None else torch.device(device)
         self.epoch = 0
         self._batch = 0  # the next to be made
@@ -136,7 +134,7 @@ class BatchLoader:
     def _needed(self, order: Tensor, epoch: int, batch: int) -> Tensor:
         """The images that this rank needs for its part of a batch: an index ``[n]``."""
         whole, own = self._whole(order, batch)
-        return whole[self._with_partners(own, len(whole), epoch, batch)[0] if self.mixup else own]
+        return whole[self._with_partners(own, len(whole), epoch, batch)[0] if self.mixing else own]
 
     def _read(self, indices: Iterable[Tensor]) -> Iterator[Tensor]:
         """The images of each index ``[n]``, one after the other."""
@@ -155,32 +153,29 @@ class BatchLoader:
             return self.pipeline.evaluate(images, self._labels(whole[own]), crops=self.crops)
         height, width = images.shape[2:]
         draws = self.pipeline.draw(len(whole), height, width, generator_for("batch", self.seed, epoch, batch))
-        if not self.mixup:
+        if not self.mixing:
             return self.pipeline.apply(images, self._labels(whole[own]), draws.take(own))
-        places, first, second, share = self._with_partners(own, len(whole), epoch, batch)
+        places, first, second, mix = self._with_partners(own, len(whole), epoch, batch)
         made = self.pipeline.apply(images, self._labels(whole[places]), draws.take(places))
         first, second = first.to(made.image.device), second.to(made.image.device)
-        # Two products and a sum, which round alike for every part of a batch.
-        image = made.image.index_select(0, first) * share + made.image.index_select(0, second) * (1 - share)
+        image = mix.of(made.image.index_select(0, first), made.image.index_select(0, second))
         image = image.contiguous(memory_format=torch.channels_last)
-        return MixedBatch(image, made.label[first], made.label[second], share)
+        return MixedBatch(image, made.label[first], made.label[second], mix.share)
 
     def _whole(self, order: Tensor, batch: int) -> tuple[Tensor, Tensor]:
         """The images of a batch over all ranks ``[B]``, and the places in it that are this rank's."""
         whole = order[batch * self.batch_size : (batch + 1) * self.batch_size]
         return whole, torch.arange(*self._part(len(whole)))  # [B], [B / world_size]
 
-    def _with_partners(self, own: Tensor, count: int, epoch: int, batch: int) -> tuple[Tensor, Tensor, Tensor, float]:
-        """Mixup: this rank's places and those they are mixed with, which may be another rank's, made here again.
+    def _with_partners(self, own: Tensor, count: int, epoch: int, batch: int) -> tuple[Tensor, Tensor, Tensor, Mix]:
+        """This rank's places and those they are mixed with, which may be another rank's, made here again.
 
-        The places ``[n]``; where in them each image and its partner are, ``[B / world_size]`` each; and their share,
-        one for the batch, as losses are means over it.
+        The places ``[n]``; where in them each image and its partner are, ``[B / world_size]`` each; and the mix.
         """
-        random = np.random.default_rng(seed_for("mixup", self.seed, epoch, batch))
-        share, partner = random.beta(self.mixup, self.mixup), torch.from_numpy(random.permutation(count))  # [B]
-        places, found = torch.unique(torch.cat([own, partner[own]]), return_inverse=True)
+        mix = self.mixing.draw(count, self.pipeline.crop, seed_for("mixup", self.seed, epoch, batch))
+        places, found = torch.unique(torch.cat([own, mix.partner[own]]), return_inverse=True)
         first, second = found.chunk(2)
-        return places, first, second, share
+        return places, first, second, mix
 
     def _labels(self, index: Tensor) -> Tensor:
         """Of the images of an index ``[n]``, on the device where batches are made."""

@@ -34,15 +34,6 @@ class Batch(NamedTuple):
     target: Tensor  # [B, C, 32, 32] float32 in [0, 1], the clean crop, for reconstruction
 
 
-class MixedBatch(NamedTuple):
-    """Images that are each the mean of two, with weights ``share`` and ``1 - share`` (mixup, Zhang et al. 2018)."""
-
-    image: Tensor  # [B, C, S, S] float32
-    label: Tensor  # [B] int64, of the first ones
-    other_label: Tensor  # [B] int64, of the second ones
-    share: float
-
-
 class Draws(NamedTuple):
     """The random numbers of a batch, one of each for every sample."""
 

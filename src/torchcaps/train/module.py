@@ -8,7 +8,8 @@ from lightning.pytorch import LightningModule
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from torchcaps.data.pipeline import Batch, MixedBatch
+from torchcaps.data.mixing import MixedBatch
+from torchcaps.data.pipeline import Batch
 from torchcaps.functional.losses import (
     activation_cross_entropy,
     margin_loss,

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from torchcaps.data.mixing import Mixing
 from torchcaps.data.pipeline import Standardise
 from torchcaps.data.specs import SPECS, spec_of
 from torchcaps.data.splits import Validation, ViewpointFactor
@@ -84,16 +85,22 @@ class ImageSettings:
     """Zero mean and unit variance of each image, each of its channels (cameras), or the training set; or neither."""
     mixup: float = 0.0
     """Mixup: blend two training images with a weight from Beta(a, a), where a is this; 0: off."""
+    cutmix: float = 0.0
+    """CutMix: the share of batches in which a square of each training image is replaced by another image's; 0: off."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
-        check_types(
-            self, positive=("size",), not_negative=("mixup",), most=dict.fromkeys(("size", "resize", "shift"), SIDE)
-        )
+        most = {**dict.fromkeys(("size", "resize", "shift"), SIDE), "cutmix": 1}
+        check_types(self, positive=("size",), not_negative=("mixup", "cutmix"), most=most)
+
+    @property
+    def mixing(self) -> Mixing:
+        """How training images are made of two."""
+        return Mixing(mixup=self.mixup, cutmix=self.cutmix)
 
     def pipeline_fields(self) -> dict[str, Any]:
         """Those of the pipeline that are set here; the others are the data set's."""
-        values = {name: value for name, value in asdict(self).items() if name not in ("size", "mixup")}
+        values = {name: value for name, value in asdict(self).items() if name not in ("size", "mixup", "cutmix")}
         return {name: value for name, value in values.items() if value is not None}
 
 
@@ -242,13 +249,13 @@ class Recipe:
 
     def __post_init__(self) -> None:
         """Refuse parts that do not go together."""
-        most, batch_size, mixup = self.data.images, self.optimisation.batch_size, self.images.mixup
+        most, batch_size, images = self.data.images, self.optimisation.batch_size, self.images
         if most is not None and most < batch_size:
             raise RecipeError(f"images is {most}, fewer than a batch: expected at least batch_size, {batch_size}")
-        if mixup and self.has_decoder:
+        if images.mixing and self.has_decoder:
             raise RecipeError(
-                f"mixup is {mixup}, reconstruction {self.optimisation.reconstruction}: mixed images are not "
-                "reconstructed, so a decoder would learn nothing; set reconstruction=0"
+                f"mixup is {images.mixup}, cutmix {images.cutmix}, reconstruction {self.optimisation.reconstruction}: "
+                "mixed images are not reconstructed, so a decoder would learn nothing; set reconstruction=0"
             )
         if self.optimisation.weights == "best" and self.data.validation == "none":
             raise RecipeError("weights='best' needs validation data to choose by: leave validation='none' out")
