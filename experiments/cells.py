@@ -52,7 +52,7 @@ OBJECTS: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
     "objects": ("32x32", SHALLOW, {"size": 32, "resize": 48, "epochs": 20, "cutmix": 0.0}),
     "objects48-deep": ("48x48, deeper", DEEP, {"size": 48, "resize": 64, "epochs": 15, "cutmix": 0.0}),
     "objects48": ("48x48", SHALLOW, {"size": 48, "resize": 64, "epochs": 15, "cutmix": 0.0}),
-    "objects48-cutmix": ("48x48, CutMix", SHALLOW, {"size": 48, "resize": 64, "epochs": 24, "cutmix": 0.5}),
+    "objects48-cutmix": ("48x48, CutMix", SHALLOW, {"size": 48, "resize": 64, "epochs": 20, "cutmix": 0.5}),
 }
 TITLES = {name: source.title for name, source in SOURCES.items()}
 
