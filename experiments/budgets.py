@@ -73,6 +73,10 @@ def iterations(method: str) -> Recipe:
     return recipe(f"smallnorb-{method}-small", **NORMED, **BOTH_CAMERAS, transform_std=0.1, epochs=4)
 
 
+def long_ablation(method: str) -> Recipe:
+    return iterations(method).with_fields(epochs=2)
+
+
 def head_or_cnn(method: str) -> dict[str, Any]:
     return HEAD if method != "cnn" else CHOSEN
 
@@ -168,8 +172,8 @@ BUDGETS: dict[str, Budget] = {
     "long": Budget(
         name="long",
         main=long_main,
-        ablation=iterations,
-        iterations=iterations,
+        ablation=long_ablation,
+        iterations=long_ablation,
         objects=None,
         viewpoints=None,
         cifar10_seeds=(0,),
