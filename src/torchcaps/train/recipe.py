@@ -255,8 +255,8 @@ class Recipe:
         if images.mixing and self.has_decoder:
             raise RecipeError(
                 f"mixup is {images.mixup}, cutmix {images.cutmix}, reconstruction {self.optimisation.reconstruction}: "
-                "mixed images are not reconstructed, so a decoder would learn nothing; set reconstruction=0, or mixup and "
-                "cutmix to 0"
+                "mixed images are not reconstructed, so a decoder would learn nothing; set reconstruction=0, or leave "
+                "mixup and cutmix out"
             )
         if self.optimisation.weights == "best" and self.data.validation == "none":
             raise RecipeError("weights='best' needs validation data to choose by: leave validation='none' out")
