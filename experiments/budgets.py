@@ -88,7 +88,7 @@ def long_main(data: str, method: str) -> Recipe:
         return recipe(f"{data}-{method}-short", **network, epochs=12 if data == "fashion-mnist" else 6)
     if method in ("frms", "em"):
         return recipe(f"smallnorb-{method}-small", **network, **BOTH_CAMERAS, epochs=20)
-    return recipe(f"smallnorb-{method}", size=64, resize=84, epochs=15, cutmix=0.0)
+    return recipe(f"smallnorb-{method}", size=64, resize=84, epochs=15, cutmix=0.0, unmixed=0.0)
 
 
 def long_one_camera(method: str) -> Recipe:
@@ -100,7 +100,7 @@ def objects(method: str) -> Recipe:
 
 
 def viewpoints(method: str) -> Recipe:
-    return recipe(f"turntable-{method}", full=True, size=32, resize=48, epochs=12, cutmix=0.0)
+    return recipe(f"turntable-{method}", full=True, size=32, resize=48, epochs=12, cutmix=0.0, unmixed=0.0)
 
 
 def full_main(data: str, method: str) -> Recipe:

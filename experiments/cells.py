@@ -46,13 +46,23 @@ VIEWERS: dict[str, tuple[str, dict[str, Any]]] = {
     "frem-one-iteration": ("one iteration, poolcaps32", POOLED | {"iterations": 1}),
     "cnn": (LABELS["cnn"], {}),
 }
+UNMIXED: dict[str, Any] = {"cutmix": 0.0, "unmixed": 0.0}
 # In the runs for new objects: what each is called, which convolutions it has, and what the recipe changes for it.
 # The last one is the recipe's own: errors by toy are drawn of it.
 OBJECTS: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
-    "objects": ("32x32", SHALLOW, {"size": 32, "resize": 48, "epochs": 20, "cutmix": 0.0}),
-    "objects48-deep": ("48x48, deeper", DEEP, {"size": 48, "resize": 64, "epochs": 15, "cutmix": 0.0}),
-    "objects48": ("48x48", SHALLOW, {"size": 48, "resize": 64, "epochs": 15, "cutmix": 0.0}),
-    "objects48-cutmix": ("48x48, CutMix", SHALLOW, {"size": 48, "resize": 64, "epochs": 20, "cutmix": 0.5}),
+    "objects": ("32x32", SHALLOW, {"size": 32, "resize": 48, "epochs": 20, **UNMIXED}),
+    "objects48-deep": ("48x48, deeper", DEEP, {"size": 48, "resize": 64, "epochs": 15, **UNMIXED}),
+    "objects48": ("48x48", SHALLOW, {"size": 48, "resize": 64, "epochs": 15, **UNMIXED}),
+    "objects48-cutmix": (
+        "48x48, CutMix throughout",
+        SHALLOW,
+        {"size": 48, "resize": 64, "epochs": 20, "cutmix": 0.5, "unmixed": 0.0},
+    ),
+    "objects48-cutmix-at-first": (
+        "48x48, CutMix at first",
+        SHALLOW,
+        {"size": 48, "resize": 64, "epochs": 15, "cutmix": 0.5, "unmixed": 0.25},
+    ),
 }
 TITLES = {name: source.title for name, source in SOURCES.items()}
 

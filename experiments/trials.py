@@ -139,6 +139,8 @@ LONGER = [
         *normed_cnn(f"cnn-mixup{end}", "the same for the CNN", epochs=6, seed=seed, mixup=0.2),
         *head(f"head-cutmix{end}", "squares of other images in half of the batches", epochs=6, seed=seed, cutmix=0.5),
         *normed_cnn(f"cnn-cutmix{end}", "the same for the CNN", epochs=6, seed=seed, cutmix=0.5),
+        *head(f"head-cutmix-at-first{end}", "not in the last epochs", epochs=6, seed=seed, cutmix=0.5, unmixed=0.25),
+        *normed_cnn(f"cnn-cutmix-at-first{end}", "the same for the CNN", epochs=6, seed=seed, cutmix=0.5, unmixed=0.25),
     )
 ]
 

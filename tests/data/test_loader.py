@@ -130,6 +130,17 @@ def test_shares_are_of_the_beta_distribution() -> None:
     assert shares.var().item() == pytest.approx(0.25 / (2 * 0.3 + 1), rel=0.1)  # of Beta(a, a)
 
 
+def test_last_epochs_are_not_mixed() -> None:
+    def loader(mixing: Mixing | None) -> BatchLoader:
+        return BatchLoader(numbered(8), PIPELINE, batch_size=4, train=True, mixing=mixing)
+
+    mixed, plain = loader(Mixing(mixup=0.4, epochs=2)), loader(None)
+    for epoch in range(4):
+        for one, other in zip(mixed, plain, strict=True):
+            assert isinstance(one, MixedBatch if epoch < 2 else Batch)
+            assert torch.equal(one.image, other.image) == (epoch >= 2)
+
+
 def test_mixed_batches_go_on_from_a_state() -> None:
     def new() -> BatchLoader:
         return BatchLoader(

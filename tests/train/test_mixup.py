@@ -72,6 +72,16 @@ def test_interrupted_run_ends_as_one_that_was_not(mixed: Recipe) -> None:
     assert rows_without_times(CUT) == rows_without_times(RUN)
 
 
+def test_a_run_that_is_mixed_at_first_only(mixed: Recipe) -> None:
+    assert mixed.with_fields(epochs=15, unmixed=0.33).mixing.epochs == 10
+    train(mixed.with_fields(unmixed=0.5), output=RUN)
+    with interrupted(6, "SIGTERM"):  # in the second epoch of two
+        train(mixed.with_fields(unmixed=0.5), output=CUT)
+    train(mixed.with_fields(unmixed=0.5), resume=CUT)
+    assert weights(CUT) == weights(RUN)
+    assert [row["loss"] for row in rows_without_times(CUT)] == [row["loss"] for row in rows_without_times(RUN)]
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -81,6 +91,7 @@ def test_interrupted_run_ends_as_one_that_was_not(mixed: Recipe) -> None:
         ({"cutmix": 0.5}, "mixed images are not reconstructed.*set reconstruction=0"),
         ({"cutmix": -0.1}, "cutmix is -0.1, expected 0 or more"),
         ({"cutmix": 1.1}, "cutmix is 1.1, expected at most 1"),
+        ({"unmixed": 1.1}, "unmixed is 1.1, expected at most 1"),
     ],
 )
 def test_what_cannot_be_meant(changes: dict[str, Any], words: str) -> None:

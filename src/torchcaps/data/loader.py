@@ -134,7 +134,7 @@ class BatchLoader:
     def _needed(self, order: Tensor, epoch: int, batch: int) -> Tensor:
         """The images that this rank needs for its part of a batch: an index ``[n]``."""
         whole, own = self._whole(order, batch)
-        return whole[self._with_partners(own, len(whole), epoch, batch)[0] if self.mixing else own]
+        return whole[self._with_partners(own, len(whole), epoch, batch)[0] if self.mixing.in_epoch(epoch) else own]
 
     def _read(self, indices: Iterable[Tensor]) -> Iterator[Tensor]:
         """The images of each index ``[n]``, one after the other."""
@@ -153,7 +153,7 @@ class BatchLoader:
             return self.pipeline.evaluate(images, self._labels(whole[own]), crops=self.crops)
         height, width = images.shape[2:]
         draws = self.pipeline.draw(len(whole), height, width, generator_for("batch", self.seed, epoch, batch))
-        if not self.mixing:
+        if not self.mixing.in_epoch(epoch):
             return self.pipeline.apply(images, self._labels(whole[own]), draws.take(own))
         places, first, second, mix = self._with_partners(own, len(whole), epoch, batch)
         made = self.pipeline.apply(images, self._labels(whole[places]), draws.take(places))

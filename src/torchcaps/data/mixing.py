@@ -43,7 +43,9 @@ class Mixing:
     mixup: float = 0.0
     """Blend with a weight from Beta(a, a), where a is this (Zhang et al. 2018); 0: off."""
     cutmix: float = 0.0
-    """Share of the batches in which a rectangle of each image is another's (Yun et al. 2019), rather than mixup."""
+    """Share of the batches in which a square of each image is another's (Yun et al. 2019), rather than mixup."""
+    epochs: int | None = None
+    """Mix in the first so many epochs only; None: in all."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.mixup < math.inf:
@@ -53,6 +55,10 @@ class Mixing:
 
     def __bool__(self) -> bool:
         return bool(self.mixup or self.cutmix)
+
+    def in_epoch(self, epoch: int) -> bool:
+        """Whether images are mixed in an epoch; the first is 0."""
+        return bool(self) and (self.epochs is None or epoch < self.epochs)
 
     def draw(self, count: int, side: int, seed: int) -> Mix:
         """How ``count`` images of ``side`` x ``side`` pixels are mixed."""

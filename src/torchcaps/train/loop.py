@@ -115,7 +115,7 @@ def follow(
     pipeline = classifier.pipeline
     settings = recipe.optimisation
     make_loader = partial(BatchLoader, seed=settings.seed, rank=rank(), world_size=resources.processes)
-    training = make_loader(train, pipeline, batch_size=settings.batch_size, train=True, mixing=recipe.images.mixing)
+    training = make_loader(train, pipeline, batch_size=settings.batch_size, train=True, mixing=recipe.mixing)
     weights = class_weights(settings.class_weights, train.labels, classifier.classes)
     module = TrainingModule(classifier.network, recipe, len(training), weights, former_epochs)
     checkpoint = folder / LAST if resume else None
@@ -127,7 +127,7 @@ def follow(
         part = validation.take(torch.arange(rank() % parts, len(validation), parts))
         prepared = classifier.prepare(part) if isinstance(part, Split) else part
         validate = partial(evaluate_any, classifier, prepared)
-    metrics = Metrics(folder, training_error=not recipe.images.mixing, validate=validate)
+    metrics = Metrics(folder, training_error=not recipe.images.are_mixed, validate=validate)
     # what has a state comes before the checkpoints, which hold it
     ours: list[Callback] = [metrics, *([FrozenBody()] if recipe.network.freeze else [])]
     if settings.average_epochs:

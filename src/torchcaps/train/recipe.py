@@ -25,6 +25,7 @@ Schedule = Literal["constant", "one-cycle"]
 Weights = Literal["last", "best"]
 ClassWeights = Literal["none", "balanced"] | tuple[float, ...]
 OTHER_NAMES = {"learning_rate": ["rate"], "lr": ["rate"], "max_epochs": ["epochs"]}  # what other libraries call a field
+MIXING = ("mixup", "cutmix", "unmixed")
 WINDOWS = ("fields", "strides", "paddings")  # one number for each capsule layer but the last
 MOST_CHANNELS = 4096
 MOST = {"epochs": LARGEST, "batch_size": LARGEST, "checkpoint_every": LARGEST, "seed": 2**63 - 1}
@@ -87,20 +88,22 @@ class ImageSettings:
     """Mixup: blend two training images with a weight from Beta(a, a), where a is this; 0: off."""
     cutmix: float = 0.0
     """CutMix: the share of batches in which a square of each training image is replaced by another image's; 0: off."""
+    unmixed: float = 0.0
+    """Share of the run, at its end, in which images are not mixed."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
-        most = {**dict.fromkeys(("size", "resize", "shift"), SIDE), "cutmix": 1}
-        check_types(self, positive=("size",), not_negative=("mixup", "cutmix"), most=most)
+        most = {**dict.fromkeys(("size", "resize", "shift"), SIDE), "cutmix": 1, "unmixed": 1}
+        check_types(self, positive=("size",), not_negative=("mixup", "cutmix", "unmixed"), most=most)
 
     @property
-    def mixing(self) -> Mixing:
-        """How training images are made of two."""
-        return Mixing(mixup=self.mixup, cutmix=self.cutmix)
+    def are_mixed(self) -> bool:
+        """Whether training images are made of two, at least at first."""
+        return bool(self.mixup or self.cutmix)
 
     def pipeline_fields(self) -> dict[str, Any]:
         """Those of the pipeline that are set here; the others are the data set's."""
-        values = {name: value for name, value in asdict(self).items() if name not in ("size", "mixup", "cutmix")}
+        values = {name: value for name, value in asdict(self).items() if name not in ("size", *MIXING)}
         return {name: value for name, value in values.items() if value is not None}
 
 
@@ -252,7 +255,7 @@ class Recipe:
         most, batch_size, images = self.data.images, self.optimisation.batch_size, self.images
         if most is not None and most < batch_size:
             raise RecipeError(f"images is {most}, fewer than a batch: expected at least batch_size, {batch_size}")
-        if images.mixing and self.has_decoder:
+        if images.are_mixed and self.has_decoder:
             raise RecipeError(
                 f"mixup is {images.mixup}, cutmix {images.cutmix}, reconstruction {self.optimisation.reconstruction}: "
                 "mixed images are not reconstructed, so a decoder would learn nothing; set reconstruction=0, or leave "
@@ -307,6 +310,12 @@ class Recipe:
     @property
     def has_decoder(self) -> bool:
         return self.network.has_capsules and self.optimisation.reconstruction > 0
+
+    @property
+    def mixing(self) -> Mixing:
+        """How training images are made of two, and in how many epochs."""
+        epochs = round((1 - self.images.unmixed) * self.optimisation.epochs)
+        return Mixing(mixup=self.images.mixup, cutmix=self.images.cutmix, epochs=epochs)
 
     def as_json(self) -> dict[str, Any]:
         """The parts as values that JSON has."""
