@@ -79,6 +79,8 @@ def test_a_run_that_is_mixed_at_first_only(mixed: Recipe) -> None:
         train(mixed.with_fields(unmixed=0.5), output=CUT)
     train(mixed.with_fields(unmixed=0.5), resume=CUT)
     assert weights(CUT) == weights(RUN)
+    train(mixed, output=Path("mixed"))
+    assert weights(Path("mixed")) != weights(RUN)
     assert [row["loss"] for row in rows_without_times(CUT)] == [row["loss"] for row in rows_without_times(RUN)]
 
 
