@@ -56,6 +56,7 @@ def test_a_run_writes_json_plots_and_tables(
         "Native forward kernels against the machine, batch 1",
         "The training loop, 32x32 crops, batch 1",
         "Batch normalisation, batch 1",
+        "The networks of our recipes, batch 1",
     ):
         assert title in shown
         assert f"### {title}\n" in markdown
@@ -75,7 +76,7 @@ def test_only_some_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_wrong_part(tmp_path: Path) -> None:
     with pytest.raises(
-        UserError, match="no part speed; expected some of routing, networks, growth, limits, loop, norm"
+        UserError, match="no part speed; expected some of routing, networks, growth, limits, loop, norm, recipes"
     ):
         bench(output=tmp_path, only="routing,speed")
 

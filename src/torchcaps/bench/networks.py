@@ -1,4 +1,4 @@
-"""Parts 2 and 6: the hybrid network with each method and backend against the baseline CNN, and what norms add."""
+"""Parts 2, 6 and 7: the paper's network against the baseline CNN, what norms add, and the networks of our recipes."""
 
 from typing import Any
 
@@ -7,6 +7,7 @@ from torchcaps.bench.measure import Contender, Note, key, race, spread, under
 from torchcaps.bench.memory_probe import peak_memory
 from torchcaps.bench.plan import CNN, HYBRID, METHODS, POOLCAPS, Plan
 from torchcaps.bench.workloads import NetworkCase, NetworkMode, loader_step
+from torchcaps.train.recipes import recipe
 
 MODES: tuple[NetworkMode, ...] = ("inference", "training")
 LAYOUTS = {"channels-last": True, "contiguous": False}
@@ -93,3 +94,21 @@ def measure_norm(plan: Plan, note: Note) -> dict[str, Any]:
     ]
     seconds = race(contenders, plan.rounds, note, clock_of(plan.device))
     return {"batch": plan.batch, "backend": plan.first, "seconds": seconds}
+
+
+BASELINE = "cnn32"
+RECIPES = {"headcaps32": "frem", "poolcaps32": "frem", "hybrid32": "frem", BASELINE: "cnn"}
+
+
+def measure_recipes(plan: Plan, note: Note) -> dict[str, Any]:
+    """Seconds by network and mode, as the recipes for pairs of images have them, in the plan's first backend."""
+    contenders, side = [], 0
+    for model, method in RECIPES.items():
+        follows = recipe(f"smallnorb-{method}", model=model)
+        side = follows.images.size
+        options = {"num_classes": 5, "in_channels": 2, "image_size": side, **follows.network.options()}
+        contenders += [
+            Contender(key(model, mode), network_case(plan, model, mode, options=options).build()) for mode in MODES
+        ]
+    seconds = race(contenders, plan.rounds, note, clock_of(plan.device))
+    return {"batch": plan.batch, "backend": plan.first, "side": side, "seconds": seconds}

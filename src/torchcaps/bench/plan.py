@@ -7,7 +7,7 @@ from torchcaps.functional.registry import list_routings
 from torchcaps.models import HYBRID64
 from torchcaps.ops.triton.table import MOST_OUTPUTS
 
-PARTS = ("routing", "networks", "growth", "limits", "loop", "norm")
+PARTS = ("routing", "networks", "growth", "limits", "loop", "norm", "recipes")
 METHODS = tuple(list_routings(native=True))
 
 HYBRID, CNN, POOLCAPS = "hybrid64", "cnn64", "poolcaps64"

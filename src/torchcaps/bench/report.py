@@ -237,6 +237,22 @@ def norm_tables(result: Result) -> list[Table]:
     return [Table(f"Batch normalisation, batch {result['batch']}", columns, rows, note)]
 
 
+def recipe_tables(result: Result) -> list[Table]:
+    seconds, rows = result["seconds"], []
+    for model in networks.RECIPES:
+        row = [model]
+        for mode in networks.MODES:
+            mine, cnn = seconds[key(model, mode)], seconds[key(networks.BASELINE, mode)]
+            row += [time_text(spread(mine)), ratio_text(ratio(mine, cnn))]
+        rows.append(row)
+    columns = ["network"]
+    for mode in networks.MODES:
+        columns += [f"{mode}, ms", f"relative to {networks.BASELINE}"]
+    note = f"As in the recipes smallnorb-frem and smallnorb-cnn: pairs of {result['side']}x{result['side']} images, "
+    note += "batch normalisation; but with the spread loss for all."
+    return [Table(f"The networks of our recipes, batch {result['batch']}", columns, rows, note)]
+
+
 TABLES: dict[str, Callable[[Result], list[Table]]] = {
     "routing": routing_tables,
     "networks": network_tables,
@@ -244,6 +260,7 @@ TABLES: dict[str, Callable[[Result], list[Table]]] = {
     "limits": limits_tables,
     "loop": loop_tables,
     "norm": norm_tables,
+    "recipes": recipe_tables,
 }
 
 

@@ -25,7 +25,8 @@ def bench(
     Args:
         quick: Small batches, few rounds, no torch.compile: about a minute.
         output: The folder for bench.json and the plots.
-        only: The parts to run, separated by commas: routing, networks, growth, limits, loop, norm.
+        only: The parts to run, separated by commas: routing, networks, growth, limits, loop, norm,
+            recipes.
         markdown: Measure nothing; print bench.json from the output folder as markdown tables.
         device: cpu, or cuda for a GPU, with its own clock and its allocator's memory. loop runs where training does.
     """
@@ -61,7 +62,7 @@ def run(quick: bool, output: Path, parts: list[str], device: str) -> None:
     from torchcaps.bench.devices import triton_serves
     from torchcaps.bench.loop import measure_loop
     from torchcaps.bench.measure import under
-    from torchcaps.bench.networks import measure_networks, measure_norm
+    from torchcaps.bench.networks import measure_networks, measure_norm, measure_recipes
     from torchcaps.bench.report import machine_line, tables
     from torchcaps.bench.routing import measure_growth, measure_limits, measure_routing
     from torchcaps.cli.tables import show
@@ -74,6 +75,7 @@ def run(quick: bool, output: Path, parts: list[str], device: str) -> None:
         "limits": measure_limits,
         "loop": measure_loop,
         "norm": measure_norm,
+        "recipes": measure_recipes,
     }
     plan = quick_plan() if quick else full_plan()
     if device != "cpu":
