@@ -85,7 +85,7 @@ def long_main(data: str, method: str) -> Recipe:
     """smallNORB with both cameras: FREM and the CNN on 64x64 crops, the slower methods on 32x32 ones."""
     network = head_or_cnn(method)
     if data != "smallnorb":
-        return recipe(f"{data}-{method}-short", **network, epochs=12 if data == "fashion-mnist" else 6)
+        return recipe(f"{data}-{method}-short", **network, epochs=6 if data == "mnist" else 12)
     if method in ("frms", "em"):
         return recipe(f"smallnorb-{method}-small", **network, **BOTH_CAMERAS, epochs=20)
     return recipe(f"smallnorb-{method}", size=64, resize=84, epochs=15, cutmix=0.0, unmixed=0.0)

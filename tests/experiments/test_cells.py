@@ -13,6 +13,7 @@ from experiments.cells import TARGETS, Ensemble, Experiments, Run, Times
 from experiments.command import chosen
 from experiments.trials import TRIALS
 from torchcaps.errors import OptionError
+from torchcaps.train.recipes import recipe
 
 # As the paper prints them.
 TABLE1 = """
@@ -53,6 +54,14 @@ def lines(table: str) -> list[list[str]]:
 
 def share(percent: str) -> float:
     return pytest.approx(float(percent) / 100)
+
+
+@pytest.mark.parametrize("data", ["mnist", "fashion-mnist", "cifar10"])
+def test_the_default_recipes_are_what_long_runs_had(data: str) -> None:
+    for method in ("frem", "frms", "em"):
+        assert recipe(f"{data}-{method}").with_fields(name="x") == BUDGETS["long"].main(data, method).with_fields(
+            name="x"
+        )
 
 
 def test_table_1() -> None:

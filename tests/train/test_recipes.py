@@ -81,8 +81,16 @@ def test_toys_are_compared_with_all_else_equal(data: str) -> None:
     assert all(getattr(capsules, name) == getattr(cnn, name) for name in same)
     assert (capsules.model, cnn.model, capsules.camera, capsules.norm) == ("headcaps32", "cnn32", "both", "batch")
     assert flat(f"{data}-frem-short").model == flat(f"{data}-frem-paper").model == "hybrid64"
-    for other in ("mnist", "fashion-mnist", "cifar10"):
-        assert flat(f"{other}-frem-short") == flat(f"{other}-frem")
+
+
+@pytest.mark.parametrize("data", ["mnist", "fashion-mnist", "cifar10"])
+def test_single_images_are_compared_with_all_else_equal(data: str) -> None:
+    capsules, cnn = recipe(f"{data}-frem").flat(), recipe(f"{data}-cnn").flat()
+    differ = {name for name, value in capsules.items() if value != cnn[name]}
+    assert differ == {"model", "reconstruction"}
+    assert (capsules["model"], cnn["model"]) == ("headcaps32", "cnn32")
+    assert recipe(f"{data}-frem").has_decoder
+    assert flat(f"{data}-frem-short").model == flat(f"{data}-frem-paper").model == "hybrid32"
 
 
 @pytest.mark.parametrize("name", [name for name in list_recipes() if name.endswith(("-small", "-quick"))])

@@ -20,7 +20,7 @@ class DatasetSpec:
     first_channels: int = 64
     """Of the first convolution."""
     epochs: int = 5
-    """Enough for the learned settings."""
+    """Of a short run."""
 
 
 SPECS = {
