@@ -108,7 +108,7 @@ def introduction(results: list[Result], rehearsal: bool) -> list[str]:
     numbers = {"run": runs, "ensemble": len(ensembles), "trial": len(trials)}
     counted = ", ".join(count(number, thing) for thing, number in numbers.items() if number)
     machines, data = sorted({result.machine for result in results}), sorted({result.data for result in results})
-    found = f"{counted} on {', '.join(machines)}; data: {', '.join(data)}." if results else ""
+    found = f"{counted} on {' and '.join(machines)}; data: {', '.join(data)}." if results else ""
     made = (
         "Made by `python -m experiments --report` from the files in `experiments/results/`; "
         "no number in a table was typed by hand."

@@ -37,7 +37,7 @@ def test_models(capsys: pytest.CaptureFixture[str]) -> None:
 def test_models_run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torchcaps, "list_models", lambda: ["cnn32", "hybrid32"])
     main(["models", "--run"])
-    times = re.findall(r"1x32x32 \S ([0-9.]+) s ", capsys.readouterr().out)
+    times = re.findall(r"1x32x32 \S ([0-9.]+) ms ", capsys.readouterr().out)
     assert len(times) == 2
     assert all(float(time) > 0 for time in times)
 
@@ -148,7 +148,7 @@ def test_models_fit(width: int, capsys: pytest.CaptureFixture[str], monkeypatch:
     main(["models", "--run"])
     rows = [line for line in lines(capsys, width) if line.startswith("│")]
     assert len(rows) == len(torchcaps.list_models())
-    assert all("0.25 s" in row for row in rows)
+    assert all("250.0 ms" in row for row in rows)
 
 
 @pytest.mark.parametrize("width", [80, 60, 40])

@@ -9,7 +9,7 @@ from torchcaps.bench.measure import Spread, key, ratio, spread, total
 from torchcaps.bench.plan import CNN, HYBRID, METHODS
 from torchcaps.bench.routing import ALL
 from torchcaps.functional.registry import routing_method
-from torchcaps.runs.text import Table
+from torchcaps.runs.text import Table, count
 
 Result = dict[str, Any]
 FEW_ROUNDS = 4  # fewer are said beside the ratio
@@ -272,7 +272,8 @@ def tables(part: str, result: Result) -> list[Table]:
 def machine_line(machine: Result) -> str:
     gpu = f"{machine['gpu']}; " if "gpu" in machine else ""
     return (
-        f"{gpu}{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, {machine['vector_path']}; "
+        f"{gpu}{machine['cpu']}, {count(machine['cores'], 'core')}, {count(machine['threads'], 'thread')}, "
+        f"{machine['vector_path']}; "
         f"torch {machine['torch']}, torchcaps {machine['torchcaps']}, Python {machine['python']}; {machine['date']}"
     )
 

@@ -16,7 +16,9 @@ def bench(
     markdown: bool = False,
     device: str = "cpu",
 ) -> None:
-    """Measure routing on this machine: alone, in networks, as sizes grow, against the limit; and the training loop.
+    """Measure routing on this machine: alone, in networks, as sizes grow, and against the machine's limits.
+
+    Also measured are the training loop, batch normalisation and the networks of our recipes.
 
     Contenders take turns in one process and are compared with each other, with the spread over the rounds. Writes
     bench.json (all individual timings) and plots. A full run takes about a quarter of an hour on two cores, and some
@@ -25,10 +27,9 @@ def bench(
     Args:
         quick: Small batches, few rounds, no torch.compile: about a minute.
         output: The folder for bench.json and the plots.
-        only: The parts to run, separated by commas: routing, networks, growth, limits, loop, norm,
-            recipes.
+        only: The parts to run, separated by commas.
         markdown: Measure nothing; print bench.json from the output folder as markdown tables.
-        device: cpu, or cuda for a GPU, with its own clock and its allocator's memory. loop runs where training does.
+        device: cpu, or cuda for a GPU, with its own clock and its allocator's memory.
     """
     if markdown:
         results = output / "bench.json"

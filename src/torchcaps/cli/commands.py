@@ -37,10 +37,10 @@ def models(run: bool = False) -> None:
             f"{model.routing_parameter_count():,}",
             f"{model.in_channels}x{model.image_size}x{model.image_size}",
         ]
-        rows.append([*row, *([f"{seconds_of_a_step(model):.2f} s"] if run else [])])
+        rows.append([*row, *([f"{1000 * seconds_of_a_step(model):.1f} ms"] if run else [])])
     console = Console(highlight=False)
     headings = ("name", "parameters", "in routing", "input", *(["forward + backward"] if run else []))
-    console.print(fitting_table(console, headings, rows, right=("parameters", "in routing"), drop=("in routing",)))
+    console.print(fitting_table(console, headings, rows, right=headings[1:], drop=("in routing",)))
     console.print(f"pretrained: {listing()}")
 
 

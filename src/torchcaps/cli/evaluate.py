@@ -52,7 +52,7 @@ def evaluate_command(
         data: Another data set by name, or a folder of images with one subfolder per class; default: the run's own.
         root: The folder of the data set's files.
         split: The images to evaluate on.
-        csv: Write what was found of each image to this file, one row per image.
+        csv: Write the result of each image to this file, one row per image.
         json: Print one JSON object and nothing else.
     """
     run_eval(EvaluateCall(runs=runs, crops=crops, data=data, root=root, split=split, csv=csv, json=json))

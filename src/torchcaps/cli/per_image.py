@@ -1,4 +1,4 @@
-"""``--csv FILE``: what was found of each image, one row per image."""
+"""``--csv FILE``: the result of each image, one row per image."""
 
 import csv
 from collections.abc import Iterable, Sequence

@@ -84,7 +84,7 @@ def predict_command(
         explain: Write a picture per image: the input, its reconstruction, and what speaks for the class.
         method: How to explain; default: integrated-gradients, the best in docs/explanations.md.
         output: The folder for these pictures; default: explained.
-        csv: Write what was found of each image to this file, one row per image.
+        csv: Write the result of each image to this file, one row per image.
         json: Print one JSON object and nothing else.
         crops: Average over this many crops of each image.
     """

@@ -74,8 +74,7 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
             devices: Processes (or GPUs) per machine.
             nodes: Machines; torchrun or SLURM starts the processes.
             device: Where to train; auto is a CUDA GPU where there is one, or else the CPU.
-            precision: Bits of the computations: 32, or a mix with bfloat16 or float16. By default 32, or the resumed
-                run's.
+            precision: 32 bits, or a mix with bfloat16 or float16; default: 32, or the resumed run's.
         """
         from torchcaps.train.run import require_lightning
         from torchcaps.train.run import train as run

@@ -146,7 +146,7 @@ class NetworkSettings:
     pretrained: str | None = None
     """Fine-tune: start from the body of this run's network, or of a pretrained one by name, with its settings."""
     freeze: bool = False
-    """Of a pretrained network, train the new class layer and decoder only."""
+    """With --pretrained, train only the new class layer and decoder."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be meant."""
@@ -205,7 +205,7 @@ class Optimisation:
     patience: int = 0
     """Stop after this many epochs without a lower validation error; 0: off."""
     class_weights: ClassWeights = "none"
-    """Of the images in the loss, by class: balanced (rare classes count more), or a number per class in their order."""
+    """Weights of the classes in the loss: balanced (rare classes count more), or a number per class, in their order."""
     clip_gradients: float = 0.0
     """Scale gradients whose norm is larger down to this norm; 0: off."""
     average_epochs: int = 0

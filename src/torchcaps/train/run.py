@@ -21,6 +21,7 @@ from torchcaps.errors import UserError
 from torchcaps.runs import folder as run_folder
 from torchcaps.runs.machine import cpu_name, usable_cores
 from torchcaps.runs.metrics import read_rows
+from torchcaps.runs.text import count
 from torchcaps.train.assemble import load_data, make_classifier, make_pipeline
 from torchcaps.train.class_weights import class_weights
 from torchcaps.train.devices import DEFAULT_PRECISION
@@ -158,7 +159,7 @@ def describe(folder: Path, recipe: Recipe, splits: Splits, resources: "Resources
         "seed": recipe.optimisation.seed,
         "versions": {name: version(name) for name in ("torchcaps", "torch", "lightning")}
         | {"python": platform.python_version()},
-        "machine": f"{cpu_name()}, {usable_cores()} cores",
+        "machine": f"{cpu_name()}, {count(usable_cores(), 'core')}",
         "threads": torch.get_num_threads(),
         **how(resources),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
