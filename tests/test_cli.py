@@ -37,7 +37,7 @@ def test_models(capsys: pytest.CaptureFixture[str]) -> None:
 def test_models_run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torchcaps, "list_models", lambda: ["cnn32", "hybrid32"])
     main(["models", "--run"])
-    times = re.findall(r"1x32x32 \S ([0-9.]+) ms ", capsys.readouterr().out)
+    times = re.findall(r"1x32x32 \S +([0-9.]+) ms ", capsys.readouterr().out)
     assert len(times) == 2
     assert all(float(time) > 0 for time in times)
 
