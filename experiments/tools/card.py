@@ -20,6 +20,7 @@ class Pictures:
     of: str
     licence: str  # of the data and hence of the weights: an SPDX identifier, whose text is in weights/LICENSES
     cite: str = ""
+    terms: str = "The same terms are handed on with these weights."
 
 
 PICTURES = {
@@ -33,6 +34,12 @@ PICTURES = {
         "MIT",
         'H. Xiao, K. Rasul, R. Vollgraf: "Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning '
         'Algorithms", 2017',
+    ),
+    "cifar10": Pictures(
+        "small colour photographs of single animals and vehicles, cut to the object",
+        "LicenseRef-CIFAR-10",
+        'A. Krizhevsky: "Learning Multiple Layers of Features from Tiny Images", 2009',
+        "LICENSES/LicenseRef-CIFAR-10.txt says what that means for these weights.",
     ),
     "smallnorb": Pictures(
         "single toys of one colour in front of an even background, six lightings, seen from above at 30 to 70 degrees",
@@ -108,7 +115,7 @@ def model_card(export: Export) -> str:
     routing = routing_method(export.recipe.network.routing).label
     terms = "rendered by torchcaps."
     if source:
-        terms = f"{source.licence}; {source.homepage}. The same terms are handed on with these weights."
+        terms = f"{source.licence}; {source.homepage}. {seen.terms}"
     if export.unofficial:
         terms += f"\n\nThese files of the run were not the official ones: {', '.join(export.unofficial)}."
     return f"""# {export.name}: {export.classifier.model} with {routing} routing, trained on {export.title}

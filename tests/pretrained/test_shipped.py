@@ -30,7 +30,7 @@ def test_checksums(root: Path) -> None:
 
 
 def test_what_the_docs_promise_is_there() -> None:
-    assert {"fashion-mnist", "mnist", "smallnorb", "smallnorb-left"} <= set(list_pretrained("headcaps32"))
+    assert {"cifar10", "fashion-mnist", "mnist", "smallnorb", "smallnorb-left"} <= set(list_pretrained("headcaps32"))
 
 
 def test_the_page_lists_what_is_there(root: Path) -> None:
