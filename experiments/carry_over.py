@@ -1,13 +1,18 @@
 """Beyond the paper: other iterations than in training, new objects and new viewpoints, as tables."""
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from statistics import mean
+from statistics import mean, stdev
 
-from experiments.cells import CROPS, TESTED_ITERATIONS, Cell
+from experiments.cells import COMPARED, CROPS, LABELS, TESTED_ITERATIONS, Cell, Run
 from experiments.results import Result
-from experiments.tables import NOT_RUN, Results, doubts, error_text, trained_as
+from experiments.tables import NOT_RUN, Results, doubts, error_text, points, trained_as
 from torchcaps.runs.text import NOTHING, Table, percent
+
+SPREAD = "After \N{PLUS-MINUS SIGN} stands half of what the seeds span."
+FEWEST_PAIRS = 3
+STUDENT_95 = (4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # for two degrees of freedom, three, ...
 
 
 def iterations_table(title: str, cells: list[Cell], results: Results) -> Table:
@@ -34,13 +39,45 @@ def objects_table(title: str, cells: list[Cell], results: Results) -> Table:
             shown = [error_text(one) if one else NOT_RUN, share_text(one.crops_error if one else None), training]
             rows.append([*cell.labels, *shown, about(cell, one, results)])
         if is_mean := mean_text([one.error if one else None for one in found]):
-            crops = mean_text([one.crops_error if one else None for one in found])
+            with_crops = [
+                one for cell, one in zip(seeds, found, strict=True) if isinstance(cell.job, Run) and cell.job.crops > 1
+            ]
+            crops = mean_text([one.crops_error if one else None for one in with_crops])
             rows.append([*labels, "mean", is_mean, crops or NOTHING, NOTHING, NOTHING])
     note = (
         "Both cameras; trained on the whole training split, the test split evaluated at the end, with the last "
-        "weights. After \N{PLUS-MINUS SIGN} stands half the difference of the two seeds."
+        f"weights. {SPREAD} Only the first two seeds were also tested with {CROPS} crops."
     )
     return Table(title, columns, rows, note)
+
+
+def pairs_table(cells: list[Cell], results: Results) -> Table:
+    """FREM less the CNN with the same seed, so with the same batches, crops and mixed images."""
+    errors: dict[str, dict[str, dict[str, float]]] = {}  # images -> seed -> network -> percent
+    for cell in cells:
+        network, images, seed = cell.labels
+        if (found := results.get(cell.job.name)) is not None and found.error is not None:
+            errors.setdefault(images, {}).setdefault(seed, {})[network] = 100 * found.error
+    frem, cnn = (LABELS[method] for method in COMPARED)
+    rows = []
+    for images, seeds in errors.items():
+        pairs = [of[frem] - of[cnn] for of in seeds.values() if len(of) == 2]
+        if pairs:
+            interval = NOTHING
+            if len(pairs) >= FEWEST_PAIRS:
+                interval = "{} to {}".format(*map(points, interval_of_seeds(pairs)))
+            rows.append([images, ", ".join(map(points, pairs)), points(mean(pairs)), interval])
+    note = (
+        "In percentage points, a seed each. The interval is of Student's t, from three pairs on: what other seeds "
+        "would do, on the same toys."
+    )
+    return Table("FREM less the CNN", ["images", "by seed", "mean", "95 % interval"], rows, note)
+
+
+def interval_of_seeds(values: Sequence[float]) -> tuple[float, float]:
+    """The 95 % interval of the mean of three to ten normal values."""
+    half = STUDENT_95[len(values) - FEWEST_PAIRS] * stdev(values) / math.sqrt(len(values))
+    return mean(values) - half, mean(values) + half
 
 
 def viewpoints_table(title: str, cells: list[Cell], results: Results) -> Table:
@@ -57,8 +94,7 @@ def viewpoints_table(title: str, cells: list[Cell], results: Results) -> Table:
             rows.append([*labels, "mean", familiar, is_mean, NOTHING])
     note = (
         "Trained on six azimuths or on the three lowest elevations (Hinton et al. 2018); test toys are always new. "
-        "With one iteration there is no routing: poses are means of votes. "
-        "After \N{PLUS-MINUS SIGN} stands half the difference of the two seeds."
+        f"With one iteration there is no routing: poses are means of votes. {SPREAD}"
     )
     return Table(title, columns, rows, note)
 
@@ -70,7 +106,7 @@ def by_seed(cells: Sequence[Cell]) -> Iterator[tuple[tuple[str, ...], list[Cell]
 
 
 def mean_text(errors: Sequence[float | None]) -> str:
-    """Of all seeds, with half of what they differ by; nothing where one is missing."""
+    """Of all seeds, with half of what they span; nothing where one is missing."""
     known = [error for error in errors if error is not None]
     if len(known) < len(errors) or len(known) < 2:
         return ""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.budgets import BUDGETS
-from experiments.carry_over import iterations_table, objects_table, viewpoints_table
+from experiments.carry_over import iterations_table, objects_table, pairs_table, viewpoints_table
 from experiments.cells import TIMES, TRIALS_PLACE, Experiments, Target
 from experiments.claims import claims_table
 from experiments.document import Chapter, Document, Made, Part
@@ -197,7 +197,8 @@ class Chapters:
     def objects(self) -> Chapter:
         def parts(budget: str, runs: Experiments) -> list[Part]:
             cells, found = runs.cells("objects"), self.chosen[budget]
-            return [objects_table(BUDGET_TITLES[budget], cells, found), objects_drawing(cells, found, budget)]
+            table = objects_table(BUDGET_TITLES[budget], cells, found)
+            return [table, pairs_table(cells, found), objects_drawing(cells, found, budget)]
 
         text = (
             "Beyond the paper: both cameras of smallNORB, and the network that did best on toys held out of training."

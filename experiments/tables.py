@@ -47,7 +47,12 @@ def difference(result: Result | None, paper: float | None) -> str:
     """Ours less the paper's, in percentage points."""
     if result is None or result.error is None or paper is None:
         return NOTHING
-    return f"{100 * (result.error - paper):+.2f}".replace("-", MINUS)
+    return points(100 * (result.error - paper))
+
+
+def points(difference: float) -> str:
+    """A difference in percentage points."""
+    return f"{difference:+.2f}".replace("-", MINUS)
 
 
 def trained_as(result: Result) -> str:

@@ -98,7 +98,7 @@ def test_tables_have_all_cells(budget: str) -> None:
         "reconstructions": 11 if budget == "long" else 12,  # its FREM on smallNORB has no decoder
         "claims": 15 + (6 if budget == "long" else 0) + 6 + 2,
         "iterations": 3,
-        "objects": 4 if budget == "long" else 20,
+        "objects": 4 if budget == "long" else 26,
         "viewpoints": 0 if budget == "long" else 20,
         "trials": 0,
         "all": 0,
@@ -119,9 +119,9 @@ def test_no_run_is_done_twice(budget: str) -> None:
 @pytest.mark.parametrize(
     ("budget", "runs"),
     [
-        ("short", 6 + 15 + 12 + 3 + 2 + 3 + 20 + 20),
+        ("short", 6 + 15 + 12 + 3 + 2 + 3 + 26 + 20),
         ("long", 8 + 15 + 6 + 12 + 3 + 2),
-        ("full", 6 + 12 + 8 + 20 + 3 + 2 + 3 + 20 + 20),
+        ("full", 6 + 12 + 8 + 20 + 3 + 2 + 3 + 26 + 20),
     ],
 )
 def test_number_of_runs(budget: str, runs: int) -> None:
@@ -215,7 +215,8 @@ def test_beyond_the_paper_capsules_and_cnn_differ_in_nothing_else() -> None:
     runs = {cell.job.name: cell.job for target in ("objects", "viewpoints") for cell in found.cells(target)}
     assert runs["objects-cnn-seed1"].recipe.optimisation.seed == 1
     assert runs["viewpoints-azimuth-frem-seed1"].recipe.optimisation.seed == 1
-    assert all((run.crops > 1) == name.startswith("objects") for name, run in runs.items())
+    tested = {name for name, run in runs.items() if isinstance(run, Run) and run.crops > 1}
+    assert tested == {name for name in runs if name.startswith("objects") and name[-1] in "01"}
     for name, run in runs.items():
         twin = runs[re.sub("(frem|head)(-one-iteration)?", "cnn", name)].recipe
         same = {"name": "", "model": twin.network.model, "transform_std": 0.0, "iterations": 2}

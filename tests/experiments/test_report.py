@@ -313,6 +313,21 @@ def test_new_objects_by_toy() -> None:
     assert "results-test-toys-short.png" in files(Path("docs/images"))
 
 
+def test_pairs_of_new_objects() -> None:
+    for seed, (frem, cnn) in enumerate([(0.02, 0.025), (0.03, 0.032), (0.01, 0.012), (0.04, None)]):
+        put_result(SHORT, f"objects48-cutmix-at-first-frem-seed{seed}", frem)
+        if cnn is not None:
+            put_result(SHORT, f"objects48-cutmix-at-first-cnn-seed{seed}", cnn)
+    put_result(SHORT, "objects-frem-seed0", 0.03)
+    put_result(SHORT, "objects-cnn-seed0", 0.02)
+    text = chapter(report(), "New objects")
+    pairs = {row[0]: row[1:] for row in rows(text[text.index("### FREM less the CNN") :])}
+    # mean 0.3, standard deviation sqrt(0.03), and Student's t with two degrees of freedom 4.303
+    found = [text.replace(MINUS, "-") for text in pairs["48x48, CutMix at first"]]
+    assert found == ["-0.50, -0.20, -0.20", "-0.30", "-0.73 to +0.13"]
+    assert pairs["32x32"] == ["+1.00", "+1.00", "\N{EN DASH}"]
+
+
 def test_interval_over_toys() -> None:
     assert interval_of_mean([1.0, 1.0, 1.0]) == (1.0, 1.0)
     values = [0.0, 1.0] * 50
