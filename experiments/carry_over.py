@@ -32,21 +32,20 @@ def objects_table(title: str, cells: list[Cell], results: Results) -> Table:
     """smallNORB's test toys, which are not in training: one crop, and the mean over several."""
     columns = ["network", "images", "seed", "test error", f"{CROPS} crops", "training error", "of"]
     rows = []
-    for labels, seeds in by_seed(cells):
-        found = [results.get(cell.job.name) for cell in seeds]
-        for cell, one in zip(seeds, found, strict=True):
+    for labels, of_labels in by_seed(cells):
+        for cell in of_labels:
+            one = results.get(cell.job.name)
             training = percent(one.training[-1]) if one and one.training else NOTHING
             shown = [error_text(one) if one else NOT_RUN, share_text(one.crops_error if one else None), training]
             rows.append([*cell.labels, *shown, about(cell, one, results)])
-        if is_mean := mean_text([one.error if one else None for one in found]):
-            with_crops = [
-                one for cell, one in zip(seeds, found, strict=True) if isinstance(cell.job, Run) and cell.job.crops > 1
-            ]
-            crops = mean_text([one.crops_error if one else None for one in with_crops])
+        seeds = [(cell.job, results.get(cell.job.name)) for cell in of_labels if isinstance(cell.job, Run)]
+        if is_mean := mean_text([one.error if one else None for _, one in seeds]):
+            crops = mean_text([one.crops_error if one else None for run, one in seeds if run.crops > 1])
             rows.append([*labels, "mean", is_mean, crops or NOTHING, NOTHING, NOTHING])
     note = (
         "Both cameras; trained on the whole training split, the test split evaluated at the end, with the last "
-        f"weights. {SPREAD} Only the first two seeds were also tested with {CROPS} crops."
+        f"weights. {SPREAD} Only the first two seeds are also tested with {CROPS} crops. Of seeds together, the "
+        "activations are averaged."
     )
     return Table(title, columns, rows, note)
 
@@ -56,7 +55,8 @@ def pairs_table(cells: list[Cell], results: Results) -> Table:
     errors: dict[str, dict[str, dict[str, float]]] = {}  # images -> seed -> network -> percent
     for cell in cells:
         network, images, seed = cell.labels
-        if (found := results.get(cell.job.name)) is not None and found.error is not None:
+        found = results.get(cell.job.name)
+        if isinstance(cell.job, Run) and found is not None and found.error is not None:
             errors.setdefault(images, {}).setdefault(seed, {})[network] = 100 * found.error
     frem, cnn = (LABELS[method] for method in COMPARED)
     rows = []

@@ -57,6 +57,7 @@ class Objects:
     changes: dict[str, Any]  # to the recipe
     models: dict[str, str] = field(default_factory=lambda: SHALLOW)
     seeds: tuple[int, ...] = SEEDS
+    together: tuple[int, ...] = ()  # seeds whose networks also make an ensemble
 
 
 # The last one is the recipe's own: errors by toy are drawn of it, and it has more seeds.
@@ -74,6 +75,7 @@ OBJECTS = {
         label="48x48, CutMix at first",
         changes={"size": 48, "resize": 64, "epochs": 15, "cutmix": 0.5, "unmixed": 0.25},
         seeds=(0, 1, 2, 3, 4),
+        together=(2, 3, 4),
     ),
 }
 TITLES = {name: source.title for name, source in SOURCES.items()}
@@ -280,14 +282,20 @@ class Experiments:
                 size = run.recipe.images.size
                 yield Cell(labels=(LABELS[method], f"{size}x{size}", str(seed)), job=run)
             return
-        kinds = (
-            (name, kind, method, seed) for name, kind in OBJECTS.items() for method in COMPARED for seed in kind.seeds
-        )
-        for name, kind, method, seed in kinds:
-            recipe = self.budget.objects(method).with_fields(seed=seed, model=kind.models[method], **kind.changes)
-            crops = CROPS if seed in SEEDS else 1  # they take minutes, and change little
-            run = replace(self._run(f"{name}-{method}-seed{seed}", recipe), crops=crops, by_object=True)
-            yield Cell(labels=(LABELS[method], kind.label, str(seed)), job=run)
+        for (name, kind), method in product(OBJECTS.items(), COMPARED):
+            recipe = self.budget.objects(method).with_fields(model=kind.models[method], **kind.changes)
+            runs = {
+                seed: self._run(f"{name}-{method}-seed{seed}", recipe.with_fields(seed=seed)) for seed in kind.seeds
+            }
+            for seed, run in runs.items():
+                crops = CROPS if seed in SEEDS else 1  # they take minutes, and change little
+                job = runs[seed] = replace(run, crops=crops, by_object=True)
+                yield Cell(labels=(LABELS[method], kind.label, str(seed)), job=job)
+            if kind.together:
+                members = tuple(runs[seed] for seed in kind.together)
+                ensemble = Ensemble(place=self.budget.name, name=f"{name}-{method}", members=members)
+                seeds = ", ".join(map(str, kind.together))
+                yield Cell(labels=(LABELS[method], kind.label, f"{seeds} together"), job=ensemble)
 
     def _viewpoints(self) -> Iterator[Cell]:
         if self.budget.viewpoints is None:

@@ -98,7 +98,7 @@ def test_tables_have_all_cells(budget: str) -> None:
         "reconstructions": 11 if budget == "long" else 12,  # its FREM on smallNORB has no decoder
         "claims": 15 + (6 if budget == "long" else 0) + 6 + 2,
         "iterations": 3,
-        "objects": 4 if budget == "long" else 26,
+        "objects": 4 if budget == "long" else 28,
         "viewpoints": 0 if budget == "long" else 20,
         "trials": 0,
         "all": 0,
@@ -127,7 +127,7 @@ def test_no_run_is_done_twice(budget: str) -> None:
 def test_number_of_runs(budget: str, runs: int) -> None:
     jobs = Experiments(BUDGETS[budget]).jobs("all")
     assert sum(isinstance(job, Run) and job.trial is None for job in jobs) == runs
-    assert sum(isinstance(job, Ensemble) for job in jobs) == (4 if budget == "full" else 0)
+    assert sum(isinstance(job, Ensemble) for job in jobs) == {"short": 2, "long": 0, "full": 4 + 2}[budget]
     assert sum(isinstance(job, Times) for job in jobs) == 1
     assert sum(isinstance(job, Run) and job.trial is not None for job in jobs) == len(TRIALS)
 
@@ -216,7 +216,11 @@ def test_beyond_the_paper_capsules_and_cnn_differ_in_nothing_else() -> None:
     assert runs["objects-cnn-seed1"].recipe.optimisation.seed == 1
     assert runs["viewpoints-azimuth-frem-seed1"].recipe.optimisation.seed == 1
     tested = {name for name, run in runs.items() if isinstance(run, Run) and run.crops > 1}
-    assert tested == {name for name in runs if name.startswith("objects") and name[-1] in "01"}
+    assert tested == {name for name in runs if name.startswith("objects") and name.endswith(("seed0", "seed1"))}
+    together = runs["objects48-cutmix-at-first-frem"]
+    assert isinstance(together, Ensemble)
+    assert [run.recipe.optimisation.seed for run in together.members] == [2, 3, 4]
+    assert all(run in runs.values() for run in together.members)
     for name, run in runs.items():
         twin = runs[re.sub("(frem|head)(-one-iteration)?", "cnn", name)].recipe
         same = {"name": "", "model": twin.network.model, "transform_std": 0.0, "iterations": 2}
