@@ -208,6 +208,13 @@ OTHER_SETS = [
         **MOVED,
     ),
     *other_set("cifar10", "CIFAR-10"),
+    two_epochs(
+        "CIFAR-10",
+        "cifar10-head-decoder",
+        "cifar10-frem-short",
+        "does reconstruction cost accuracy?",
+        **HEAD | {"reconstruction": 0.002},
+    ),
 ]
 
 # In the order of the report's table; a new one goes to the end of its group. Those that failed stay.
