@@ -43,8 +43,8 @@ def objects_table(title: str, cells: list[Cell], results: Results) -> Table:
             crops = mean_text([one.crops_error if one else None for run, one in seeds if run.crops > 1])
             rows.append([*labels, "mean", is_mean, crops or NOTHING, NOTHING, NOTHING])
     note = (
-        "Both cameras; trained on the whole training split, the test split evaluated at the end, with the last "
-        f"weights. {SPREAD} Only the first two seeds are also tested with {CROPS} crops. Of seeds together, the "
+        "Trained on the whole training split, the test split evaluated at the end, with the last weights. "
+        f"{SPREAD} Only the first two seeds are also tested with {CROPS} crops. Of seeds together, the "
         "activations are averaged."
     )
     return Table(title, columns, rows, note)

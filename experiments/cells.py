@@ -37,6 +37,9 @@ VIEWPOINTS: tuple[ViewpointFactor, ...] = ("azimuth", "elevation")
 LABELS = {method: routing_method(method).label for method in paper.TABLE2} | {"cnn": "CNN"}
 SHALLOW = {"frem": "headcaps32", "cnn": "cnn32"}  # three convolutions before the last layer
 DEEP = {"frem": "headcaps64", "cnn": "cnn64"}  # four
+UNMIXED: dict[str, Any] = {"cutmix": 0.0, "unmixed": 0.0}
+LARGER: dict[str, Any] = {"size": 48, "resize": 64, "epochs": 15}
+AT_FIRST: dict[str, Any] = LARGER | {"cutmix": 0.5, "unmixed": 0.25}  # the recipe's own; written out, as it may change
 # In the runs for new viewpoints: what each is called, and what its recipe changes. One iteration is without routing.
 POOLED: dict[str, Any] = {"model": "poolcaps32"}
 VIEWERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -45,8 +48,9 @@ VIEWERS: dict[str, tuple[str, dict[str, Any]]] = {
     "frem": ("FREM, poolcaps32", POOLED),
     "frem-one-iteration": ("one iteration, poolcaps32", POOLED | {"iterations": 1}),
     "cnn": (LABELS["cnn"], {}),
+    "head-cutmix": ("FREM, headcaps32, CutMix", AT_FIRST),
+    "cnn-cutmix": (f"{LABELS['cnn']}, CutMix", AT_FIRST),
 }
-UNMIXED: dict[str, Any] = {"cutmix": 0.0, "unmixed": 0.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,19 +67,16 @@ class Objects:
 # The last one is the recipe's own: errors by toy are drawn of it, and it has more seeds.
 OBJECTS = {
     "objects": Objects(label="32x32", changes={"size": 32, "resize": 48, "epochs": 20, **UNMIXED}),
-    "objects48-deep": Objects(
-        label="48x48, deeper", changes={"size": 48, "resize": 64, "epochs": 15, **UNMIXED}, models=DEEP
-    ),
-    "objects48": Objects(label="48x48", changes={"size": 48, "resize": 64, "epochs": 15, **UNMIXED}),
+    "objects48-deep": Objects(label="48x48, deeper", changes=LARGER | UNMIXED, models=DEEP, seeds=(0,)),
+    "objects48": Objects(label="48x48", changes=LARGER | UNMIXED),
     "objects48-cutmix": Objects(
-        label="48x48, CutMix throughout",
-        changes={"size": 48, "resize": 64, "epochs": 20, "cutmix": 0.5, "unmixed": 0.0},
+        label="48x48, CutMix throughout", changes=AT_FIRST | {"epochs": 20, "unmixed": 0.0}, seeds=(0,)
+    ),
+    "objects48-left": Objects(
+        label="48x48, CutMix at first, left camera", changes=AT_FIRST | {"camera": "left"}, seeds=(0,)
     ),
     "objects48-cutmix-at-first": Objects(
-        label="48x48, CutMix at first",
-        changes={"size": 48, "resize": 64, "epochs": 15, "cutmix": 0.5, "unmixed": 0.25},
-        seeds=(0, 1, 2, 3, 4),
-        together=(2, 3, 4),
+        label="48x48, CutMix at first", changes=AT_FIRST, seeds=(0, 1, 2, 3, 4), together=(2, 3, 4)
     ),
 }
 TITLES = {name: source.title for name, source in SOURCES.items()}
@@ -302,7 +303,7 @@ class Experiments:
             return
         for factor in VIEWPOINTS:
             for (viewer, (label, changes)), seed in product(VIEWERS.items(), SEEDS):
-                recipe = self.budget.viewpoints("cnn" if viewer == "cnn" else "frem")
+                recipe = self.budget.viewpoints("cnn" if viewer.startswith("cnn") else "frem")
                 recipe = recipe.with_fields(viewpoint=factor, seed=seed, **changes)
                 name = f"viewpoints-{factor}-{viewer}" + (f"-seed{seed}" if seed else "")
                 yield Cell(labels=(factor, label, str(seed)), job=self._run(name, recipe))
