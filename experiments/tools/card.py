@@ -170,7 +170,7 @@ def index(manifest: dict[str, dict[str, Any]]) -> str:
         [
             "# Pretrained networks",
             "",
-            "Trained capsule networks for torchcaps: `pip install torchcaps-weights`, then",
+            "Trained capsule networks for torchcaps: in a clone `pip install ./weights`, then",
             '`torchcaps.load("mnist")`. **Each network has the licence of the data that it was trained on**, not that',
             "of torchcaps; the texts are in `LICENSES`.",
             "",

@@ -97,7 +97,7 @@ def test_without_the_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "torchcaps_weights", None)  # as if it were not installed
     assert list_pretrained() == []
-    what_to_do = re.escape("none (pip install torchcaps-weights)")
+    what_to_do = re.escape("none (in a clone: pip install ./weights)")
     with pytest.raises(OptionError, match=f"no pretrained weights 'mnist'; available: {what_to_do}"):
         create_model("hybrid32", pretrained="mnist")
     with pytest.raises(OptionError, match=f"no pretrained network 'mnist'; available: {what_to_do}"):

@@ -81,7 +81,7 @@ def predict_command(
     Args:
         run: The folder of a training run, or the name of a pretrained network.
         images: Image files of any size and mode, or folders of them; for a network of two cameras LEFT,RIGHT.
-        explain: Write a picture per image: the input, its reconstruction, and what speaks for the class.
+        explain: Write a picture per image: the input, its reconstruction, and what supports the class.
         method: How to explain; default: integrated-gradients, the best in docs/explanations.md.
         output: The folder for these pictures; default: explained.
         csv: Write the result of each image to this file, one row per image.

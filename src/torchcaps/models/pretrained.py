@@ -41,7 +41,7 @@ def list_pretrained(model: str | None = None) -> list[str]:
 def listing() -> str:
     """All of them with their networks, for a message."""
     found = ", ".join(f"{name} ({entry['model']})" for name, entry in sorted(_installed().items()))
-    return found or "none (pip install torchcaps-weights)"
+    return found or "none (in a clone: pip install ./weights)"
 
 
 def shipped_folder(name: str) -> Path:

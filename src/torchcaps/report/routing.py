@@ -1,4 +1,4 @@
-"""What speaks for the predicted class, at the input of each routing layer."""
+"""What supports the predicted class, at the input of each routing layer."""
 
 from itertools import zip_longest
 
@@ -25,7 +25,7 @@ def routing(subject: Subject) -> Section:
         "routing",
         "Routing",
         lead(
-            "What speaks for the predicted class: how much the capsules at each place add to its score, compared with "
+            "What supports the predicted class: how much the capsules at each place add to its score, compared with "
             "an image that is all background. From the coarse map below the class capsules to the fine map of the "
             "primary capsules; last, the mean of these and of the pixels. Brighter places count more. ",
             subject.note,

@@ -1,4 +1,4 @@
-"""What speaks for the class: what its log-odds gain on the way from a flat background to the image, place by place.
+"""What supports the class: what its log-odds gain on the way from a flat background to the image, place by place.
 
 At every site of the network (the pixels, and the input map of each routing layer) the gain is a sum over places: how
 much the capsules there change, times how much that change counts for the class. A vote of the background is the same at
@@ -18,7 +18,7 @@ STEPS = 12
 
 
 def gains(network: Network, image: Tensor, label: Tensor, steps: int = STEPS) -> dict[str, Tensor]:
-    """What each place adds to the log-odds, by site, ``[B, H, W]``; negative where it speaks against the class."""
+    """What each place adds to the log-odds, by site, ``[B, H, W]``; negative where it is evidence against the class."""
     start = background(image).expand_as(image)
     before = find_slopes(network, start, label)
     total = {name: torch.zeros_like(site.maps[0][:, 0]) for name, site in before.items()}
@@ -37,12 +37,12 @@ def _gain(before: Site, after: Site) -> Tensor:
 
 
 def integrated_gradients(network: Network, image: Tensor, label: Tensor) -> Relevance:
-    """The gains of the pixels; what speaks against the class counts as nothing."""
+    """The gains of the pixels; evidence against the class is ignored."""
     return Relevance(gains(network, image, label)[IMAGE].clamp(min=0), {})
 
 
 def evidence(network: Network, image: Tensor, label: Tensor) -> Relevance:
-    """The mean of all sites' gains on the pixels; what speaks against the class counts as nothing.
+    """The mean of all sites' gains on the pixels; evidence against the class is ignored.
 
     As each site sums to the same gain, so does their mean.
     """

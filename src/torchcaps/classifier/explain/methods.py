@@ -21,7 +21,7 @@ EXPLAINERS: dict[Method, Explainer] = {
     "votes": votes,
 }
 CAPTIONS: dict[Method, str] = {
-    "integrated-gradients": "what speaks for the class",
+    "integrated-gradients": "what supports the class",
     "evidence": "evidence of pixels and capsules",
     "gradient-input": "gradient x input",
     "gradient-activation": "gradient x activation",
