@@ -10,7 +10,7 @@ from experiments.results import Result
 from experiments.tables import NOT_RUN, Results, doubts, error_text, points, trained_as
 from torchcaps.runs.text import NOTHING, Table, percent
 
-SPREAD = "After \N{PLUS-MINUS SIGN} stands half of what the seeds span."
+SPREAD = "\N{PLUS-MINUS SIGN} is half the range of the seeds."
 FEWEST_PAIRS = 3
 STUDENT_95 = (4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # for two degrees of freedom, three, ...
 
@@ -51,7 +51,7 @@ def objects_table(title: str, cells: list[Cell], results: Results) -> Table:
 
 
 def pairs_table(cells: list[Cell], results: Results) -> Table:
-    """FREM less the CNN with the same seed, so with the same batches, crops and mixed images."""
+    """FREM minus the CNN with the same seed, so with the same batches, crops and mixed images."""
     errors: dict[str, dict[str, dict[str, float]]] = {}  # images -> seed -> network -> percent
     for cell in cells:
         network, images, seed = cell.labels
@@ -68,10 +68,10 @@ def pairs_table(cells: list[Cell], results: Results) -> Table:
                 interval = "{} to {}".format(*map(points, interval_of_seeds(pairs)))
             rows.append([images, ", ".join(map(points, pairs)), points(mean(pairs)), interval])
     note = (
-        "In percentage points, a seed each. The interval is of Student's t, from three pairs on: what other seeds "
+        "In percentage points, one per seed. The interval is of Student's t, from three pairs on: what other seeds "
         "would do, on the same toys."
     )
-    return Table("FREM less the CNN", ["images", "by seed", "mean", "95 % interval"], rows, note)
+    return Table("FREM minus the CNN", ["images", "by seed", "mean", "95 % interval"], rows, note)
 
 
 def interval_of_seeds(values: Sequence[float]) -> tuple[float, float]:

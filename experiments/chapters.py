@@ -100,7 +100,7 @@ def introduction(results: list[Result], rehearsal: bool) -> list[str]:
             "each run was trained on the whole training split (those for new viewpoints: on the familiar ones), and "
             "the test split was evaluated at its end. "
             "Each number is one run with one seed, except for ensembles and means; another seed gives another number. "
-            "Differences are ours less the paper's, in percentage points."
+            "Differences are ours minus the paper's, in percentage points."
         )
     else:
         first = "The paper's tables and figures, to be run again. None of them was yet"

@@ -67,7 +67,7 @@ def objects_drawing(cells: Sequence[Cell], results: Results, budget: str) -> Dra
         differences = [100 * (found["FREM"][toy] - found["CNN"][toy]) for toy in toys]
         low, high = interval_of_mean(differences)
         caption += (
-            f" FREM less CNN: {mean(differences):+.2f} points; with other toys of the same kind it would lie "
+            f" FREM minus CNN: {mean(differences):+.2f} points; with other toys of the same kind it would lie "
             f"between {low:+.2f} and {high:+.2f} (95 %, bootstrap over the {len(toys)} toys)."
         )
     return by_toy(f"results-test-toys-{budget}", caption, found)

@@ -44,7 +44,7 @@ def paper_text(error: float | None) -> str:
 
 
 def difference(result: Result | None, paper: float | None) -> str:
-    """Ours less the paper's, in percentage points."""
+    """Ours minus the paper's, in percentage points."""
     if result is None or result.error is None or paper is None:
         return NOTHING
     return points(100 * (result.error - paper))

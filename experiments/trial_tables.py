@@ -8,11 +8,10 @@ from typing import Any
 from experiments.results import Result
 from experiments.states import settings
 from experiments.tables import Results
-from experiments.trials import FOLDS, TRIALS
+from experiments.trials import FOLDS, HARD_FOLDS, TRIALS
 from torchcaps.runs.text import NOTHING, Table, duration, percent
 from torchcaps.train.devices import DEFAULT_PRECISION
 
-HARD_FOLDS = (0, 2, 4)  # which have toys that no other of their class resembles
 ASKS = {trial.name: trial.asks for trial in TRIALS}
 FOLD_SUFFIX = re.compile(r"-fold-\d+$")
 

@@ -308,7 +308,7 @@ def test_new_objects_by_toy() -> None:
     put_result(SHORT, "objects48-frem-seed1", 0.02, held_out={"car 1": 0.0, "car 2": 0.06, "truck 1": 0.02})
     found = chapter(report(), "New objects")
     assert "![Error by toy](images/results-test-toys-short.png)" in found
-    assert "FREM less CNN: -2.00 points" in found  # of cars and trucks, a toy counts as much as another
+    assert "FREM minus CNN: -2.00 points" in found  # of cars and trucks, a toy counts as much as another
     assert re.search(r"between -6.00 and \+0.00 \(95 %, bootstrap over the 3 toys\)", found)
     assert "results-test-toys-short.png" in files(Path("docs/images"))
 
@@ -323,7 +323,7 @@ def test_pairs_of_new_objects() -> None:
     for method, error in {"frem": 0.007, "cnn": 0.009}.items():  # an ensemble is no seed
         put_result(SHORT, f"objects48-cutmix-at-first-{method}", error, seed=None, seeds=[2, 3, 4], members={})
     text = chapter(report(), "New objects")
-    pairs = {row[0]: row[1:] for row in rows(text[text.index("### FREM less the CNN") :])}
+    pairs = {row[0]: row[1:] for row in rows(text[text.index("### FREM minus the CNN") :])}
     # mean 0.3, standard deviation sqrt(0.03), and Student's t with two degrees of freedom 4.303
     found = [text.replace(MINUS, "-") for text in pairs["48x48, CutMix at first"]]
     assert found == ["-0.50, -0.20, -0.20", "-0.30", "-0.73 to +0.13"]
