@@ -135,7 +135,8 @@ NORMED = [
 # What two epochs do not tell apart.
 LONGER: list[Trial] = []
 for _seed in (0, 1):
-    _end, _six = "-6-epochs" + f"-seed-{_seed}" * _seed, {"epochs": 6, "seed": _seed}
+    _end = "-6-epochs" + f"-seed-{_seed}" * _seed
+    _six: dict[str, Any] = {"epochs": 6, "seed": _seed}
     LONGER += normed_cnn(f"cnn-norm{_end}", "three times as long", **_six)
     LONGER += pooled(f"pooled-shared{_end}", "shared matrices, three times as long", **_six, **SHARED)
     LONGER += head(f"head{_end}", "three times as long", **_six)
