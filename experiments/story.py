@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.cells import TESTED_ITERATIONS, Cell
+from experiments.cells import TESTED_ITERATIONS, Cell, Run
 from experiments.figures import COLORS, IMAGES, require_figure
 from experiments.results import Result
 from experiments.tables import NOT_RUN, Results
@@ -47,7 +47,8 @@ class Drawing:
 
 def toys_drawing(trials: Results) -> Drawing:
     """The validation error of each of smallNORB's 25 training toys, when it was held out."""
-    found = {label: toys_of(runs_of(name, trials)) for label, (name, _) in COMPARED.items()}
+    runs = in_common({label: runs_of(name, trials) for label, (name, _) in COMPARED.items()})
+    found = {label: toys_of(of) for label, of in runs.items()}
     caption = (
         f"{len(in_all(found))} of smallNORB's 25 training toys, held out of training in turn: the share of its "
         "pictures that each network misses after six epochs, the mean over the seeds that were run."
@@ -58,11 +59,18 @@ def toys_drawing(trials: Results) -> Drawing:
 def objects_drawing(cells: Sequence[Cell], results: Results, budget: str) -> Drawing:
     """The error on each of smallNORB's test toys, and how much of the difference is the choice of toys."""
     for size in dict.fromkeys(cell.labels[1] for cell in reversed(cells)):  # the last that was run
-        jobs = {label: [cell.job.name for cell in cells if cell.labels[:2] == (label, size)] for label in COMPARED}
-        found = {label: toys_of([results[name] for name in names if name in results]) for label, names in jobs.items()}
+        jobs = {label: [cell.job for cell in cells if cell.labels[:2] == (label, size)] for label in COMPARED}
+        runs = {
+            label: [results[job.name] for job in of if isinstance(job, Run) and job.name in results]
+            for label, of in jobs.items()
+        }
+        found = {label: toys_of(of) for label, of in in_common(runs).items()}
         if in_all(found):
             break
-    caption = f"The test toys, {size}: the share of its pictures that each network misses, the mean over seeds."
+    caption = (
+        f"The test toys, {size}: the share of its pictures that each network misses, the mean over the seeds that both "
+        "were run with."
+    )
     if toys := in_all(found):
         differences = [100 * (found["FREM"][toy] - found["CNN"][toy]) for toy in toys]
         low, high = interval_of_mean(differences)

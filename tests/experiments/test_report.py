@@ -303,9 +303,34 @@ def test_pictures_of_the_toys() -> None:
 
 
 def test_new_objects_by_toy() -> None:
-    put_result(SHORT, "objects48-cnn-seed0", 0.03, held_out={"car 1": 0.0, "car 2": 0.1, "truck 1": 0.02})
-    put_result(SHORT, "objects48-frem-seed0", 0.02, held_out={"car 1": 0.0, "car 2": 0.02, "truck 1": 0.02})
-    put_result(SHORT, "objects48-frem-seed1", 0.02, held_out={"car 1": 0.0, "car 2": 0.06, "truck 1": 0.02})
+    put_result(
+        SHORT, "objects48-cutmix-at-first-cnn-seed0", 0.03, held_out={"car 1": 0.0, "car 2": 0.1, "truck 1": 0.02}
+    )
+    put_result(
+        SHORT, "objects48-cutmix-at-first-frem-seed0", 0.02, held_out={"car 1": 0.0, "car 2": 0.02, "truck 1": 0.02}
+    )
+    put_result(
+        SHORT,
+        "objects48-cutmix-at-first-frem-seed1",
+        0.02,
+        held_out={"car 1": 0.0, "car 2": 0.06, "truck 1": 0.02},
+        seed=1,
+    )
+    put_result(
+        SHORT,
+        "objects48-cutmix-at-first-cnn-seed1",
+        0.03,
+        held_out={"car 1": 0.0, "car 2": 0.1, "truck 1": 0.02},
+        seed=1,
+    )
+    # no pair, so not counted
+    put_result(
+        SHORT,
+        "objects48-cutmix-at-first-frem-seed2",
+        0.5,
+        held_out={"car 1": 1.0, "car 2": 1.0, "truck 1": 1.0},
+        seed=2,
+    )
     found = chapter(report(), "New objects")
     assert "![Error by toy](images/results-test-toys-short.png)" in found
     assert "FREM minus CNN: -2.00 points" in found  # of cars and trucks, a toy counts as much as another

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from support import method_options
 from torchcaps import functional as F
 from torchcaps.functional.weights import relative_weights
+from torchcaps.types import Routed
 
 OPTIONS = {
     "kernel": ("epanechnikov", "gaussian", F.Epanechnikov(clipped=True)),
@@ -95,6 +97,16 @@ def test_without_any_weight_the_first_pose_is_zero_and_later_ones_stay() -> None
     # both votes are farther than the bandwidth from their mean: the clipped kernel leaves no weight in iteration 2
     clipped = F.frms(votes, torch.ones(2), iterations=2, kernel=F.Epanechnikov(clipped=True))
     assert clipped.pose.item() == 5.0
+
+
+@pytest.mark.parametrize("route", [F.frem, F.frms, F.em])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_what_is_not_finite_is_not_hidden(route: Callable[..., Routed], value: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    votes, activation = torch.randn(6, 3, 16, generator=generator), torch.rand(6, generator=generator)
+    activation[2] = value
+    costs = {"beta_u": torch.zeros(3), "beta_a": torch.zeros(3)} if route is F.em else {}
+    assert not route(votes, activation, **costs).pose.isfinite().any()
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,6 @@ def weighted_mean(samples: Tensor, weight: Tensor, otherwise: Tensor) -> Tensor:
     Shapes: ``[..., I, J, D]``, ``[..., I, J]``, ``[..., J, D]`` -> ``[..., J, D]``.
     """
     total = weight.sum(-2, keepdim=True)  # [..., 1, J]
-    share = weight / torch.where(total > 0, total, 1.0)  # exactly 1 for a single sample, which is then the mean
+    share = weight / torch.where(total == 0, 1.0, total)  # exactly 1 for a single sample, which is then the mean
     mean = (share.unsqueeze(-1) * samples).sum(-3)
-    return torch.where(total.mT > 0, mean, otherwise)
+    return torch.where(total.mT == 0, otherwise, mean)  # a NaN that was given is not hidden

@@ -17,15 +17,18 @@ class SharedBatchNorm2d(nn.BatchNorm2d):
             return super().forward(input)
         self._check_input_dim(input)
         channels = (1, -1, 1, 1)
-        count = input.new_tensor([input.numel() // input.shape[1]])
-        total = over_processes(torch.cat([input.sum((0, 2, 3)), count]))  # [C + 1]
+        values = input.to(torch.promote_types(input.dtype, torch.float32))  # half precision could not count the batch
+        count = values.new_tensor([values.numel() // values.shape[1]])
+        total = over_processes(torch.cat([values.sum((0, 2, 3)), count]))  # [C + 1]
         mean, count = total[:-1] / total[-1], total[-1].detach()  # [C], []
         # A second reduction: the difference of the mean square and the squared mean would cancel.
-        centred = input - mean.view(channels)
+        centred = values - mean.view(channels)
         variance = over_processes(centred.square().sum((0, 2, 3))) / count  # [C]
         self._track(mean.detach(), variance.detach() * (count / (count - 1)))
         normalised = centred * (variance + self.eps).rsqrt().view(channels)
-        return normalised * self.weight.view(channels) + self.bias.view(channels) if self.affine else normalised
+        if self.affine:
+            normalised = normalised * self.weight.view(channels) + self.bias.view(channels)
+        return normalised.to(input.dtype)
 
     def _track(self, mean: Tensor, variance: Tensor) -> None:
         """Move the running statistics towards the batch's; without a momentum they are the mean over all batches."""
