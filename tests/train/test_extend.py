@@ -118,6 +118,26 @@ def test_without_a_checkpoint(recipe: Recipe, finished: Path) -> None:
     assert (finished / "result.json").exists()
 
 
+def test_a_damaged_checkpoint_leaves_a_finished_run_as_it_is(recipe: Recipe, finished: Path) -> None:
+    checkpoint = finished / "checkpoints/last.ckpt"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:5000])
+    before = {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()}
+    with pytest.raises(RunFolderError, match=r"last\.ckpt is damaged"):
+        train(recipe.with_fields(epochs=5), resume=finished)
+    assert {path: path.read_bytes() for path in finished.rglob("*") if path.is_file()} == before
+
+
+def test_of_an_option_given_twice_the_last_one_counts(finished: Path, whole: Path) -> None:
+    shutil.copytree(finished, "other")
+    run = json.loads(Path("other/run.json").read_text())
+    run["recipe"]["optimisation"]["rate"] = 0.5
+    Path("other/run.json").write_text(json.dumps(run))
+    main(["train", "--resume", "other", "--resume", str(finished), "--epochs", "4"])
+    assert read_recipe(finished).optimisation.epochs == 4
+    assert read_recipe(finished).with_fields(epochs=3) == read_recipe(whole)
+    assert about(Path("other")) == run
+
+
 def test_the_mean_is_over_the_added_epochs(recipe: Recipe) -> None:
     """What the first run averaged is no part of it, though its checkpoint holds it."""
     recipe = recipe.with_fields(average_epochs=2)

@@ -1,6 +1,7 @@
 """``torchcaps train``: the recipe's name first, then any of its fields."""
 
 from collections.abc import Callable
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated
 
@@ -118,10 +119,11 @@ def _recipe_for(data: str | None) -> Recipe:
 
 
 def _value(arguments: list[str], option: str) -> str | None:
-    """What follows an option, or its equals sign."""
-    for place, argument in enumerate(arguments):
-        if argument == option and place + 1 < len(arguments):
-            return arguments[place + 1]
-        if argument.startswith(f"{option}="):
-            return argument.split("=", 1)[1]
-    return None
+    """What follows an option, or its equals sign; where it is given twice the last one counts, as for tyro."""
+    found = None
+    for argument, following in zip_longest(arguments, arguments[1:]):
+        if argument == option and following is not None:
+            found = following
+        elif argument.startswith(f"{option}="):
+            found = argument.split("=", 1)[1]
+    return found

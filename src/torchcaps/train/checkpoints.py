@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.plugins.io import CheckpointIO
+from torch import nn
 
 from torchcaps.data import BatchLoader
 from torchcaps.data.writing import remove_leftovers, whole_file
+from torchcaps.models.files import mismatch
 from torchcaps.runs.folder import BEST, LAST, RunFolderError
 from torchcaps.train.finite import check_weights
 from torchcaps.train.metrics import Metrics
@@ -63,6 +65,15 @@ def read_checkpoint(path: Path, map_location: Any = "cpu") -> dict[str, Any]:
         raise RunFolderError(f"{path} is damaged ({reason}): copy it again, or start the run again") from error
     if not isinstance(values, dict) or not {"state_dict", "global_step", "loops"} <= values.keys():
         raise RunFolderError(f"{path} is not a checkpoint of a training run")
+    return values
+
+
+def read_checkpoint_of(network: nn.Module, path: Path) -> dict[str, Any]:
+    """A checkpoint's values, if its weights are those of this network."""
+    values = read_checkpoint(path)
+    expected = {f"network.{name}": value.shape for name, value in network.state_dict().items()}
+    if problem := mismatch(expected, {name: value.shape for name, value in values["state_dict"].items()}):
+        raise RunFolderError(f"{path} does not match the recipe's network: {problem}")
     return values
 
 

@@ -23,11 +23,10 @@ from torchcaps.data import BatchLoader, DataError, Split
 from torchcaps.data.stream import Stream
 from torchcaps.errors import OptionError
 from torchcaps.functional.registry import routing_method
-from torchcaps.models.files import mismatch
 from torchcaps.runs.folder import BEST, LAST, RunFolderError
 from torchcaps.train.averaging import MeanOfWeights
 from torchcaps.train.batch_norm import shared_batch_norm
-from torchcaps.train.checkpoints import Checkpoints, WholeFiles, read_checkpoint
+from torchcaps.train.checkpoints import Checkpoints, WholeFiles, read_checkpoint, read_checkpoint_of
 from torchcaps.train.class_weights import class_weights
 from torchcaps.train.devices import (
     DEFAULT_PRECISION,
@@ -191,11 +190,7 @@ def _strategy(recipe: Recipe, resources: Resources) -> DDPStrategy | str:
 
 def check_checkpoint(path: Path, module: TrainingModule, training: BatchLoader) -> int:
     """The step of a checkpoint, if it is one of this network and of these images."""
-    values = read_checkpoint(path)
-    expected, found = ({n: v.shape for n, v in state.items()} for state in (module.state_dict(), values["state_dict"]))
-    problem = mismatch(expected, found)
-    if problem:
-        raise RunFolderError(f"{path} does not match the recipe's network: {problem}")
+    values = read_checkpoint_of(module.network, path)
     try:
         training.load_state_dict(values["callbacks"]["Checkpoints"]["loader"])
     except (KeyError, TypeError, ValueError) as error:

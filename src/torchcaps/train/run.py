@@ -65,6 +65,7 @@ def train(
     no test error. ``callbacks`` and ``loggers`` are Lightning's, beside ours.
     """
     require_lightning()
+    from torchcaps.train.checkpoints import read_checkpoint_of
     from torchcaps.train.loop import Resources, is_first_process
 
     resources = resources or Resources()
@@ -88,6 +89,8 @@ def train(
         if first and resume is None:
             describe(folder, recipe, splits, resources)
         elif first:
+            if begun:  # nothing is changed in a run that cannot go on
+                read_checkpoint_of(classifier.network, folder / run_folder.LAST)
             describe_again(folder, recipe.optimisation.epochs, former, how(resources))
         lightning = {"callbacks": callbacks, "loggers": loggers}
         resumed = resume is not None
