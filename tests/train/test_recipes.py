@@ -153,6 +153,16 @@ def test_wrong_values(changes: dict[str, Any]) -> None:
         Recipe.of(**changes)
 
 
+def test_another_size_of_crops_scales_what_they_are_cut_from(capsys: pytest.CaptureFixture[str]) -> None:
+    assert recipe().images.resize == 36
+    assert recipe(size=48).images.resize == 54
+    assert recipe(size=48, resize=50).images.resize == 50
+    assert recipe("mnist-frem", size=64).images.resize is None
+    with pytest.raises(SystemExit):
+        main(["train", "--size", "48", "--help"])
+    assert re.search(r"cut\s.*default: 54\)", capsys.readouterr().out, re.DOTALL)
+
+
 @pytest.mark.parametrize("text", ["[]", '{"recipe": null}', '{"recipe": []}', "{}", "7"])
 def test_a_run_without_a_recipe(tmp_path: Path, text: str) -> None:
     (tmp_path / "run.json").write_text(text)

@@ -46,6 +46,8 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
         pretrained = None if asks_for_help else _value(rest, "--pretrained")
         if pretrained is not None:
             start = start.with_fields(pretrained=pretrained)
+        if (size := _value(rest, "--size") or "").isdecimal():
+            start = start.with_fields(size=int(size))
 
     def train(
         recipe: Annotated[Recipe, tyro.conf.arg(name=""), tyro.conf.OmitArgPrefixes] = start,

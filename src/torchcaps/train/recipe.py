@@ -278,7 +278,8 @@ class Recipe:
     def with_fields(self, **changes: Any) -> Self:
         """The recipe with other values of some fields, whichever part they are of.
 
-        ``pretrained`` brings the fields along that its network was made and trained with.
+        ``pretrained`` brings the fields along that its network was made and trained with; another ``size`` of crops
+        also scales what they are cut from, ``resize``.
         """
         if isinstance(source := changes.get("pretrained"), str):
             from torchcaps.train.fine_tuning import pretrained_fields  # which needs this file
@@ -286,6 +287,9 @@ class Recipe:
             changes = pretrained_fields(source) | changes
         if not spec_of(str(changes.get("data", self.data.data))).stereo:
             changes = {"camera": "left"} | changes  # the only one
+        size, resize = changes.get("size"), self.images.resize
+        if isinstance(size, int) and resize is not None:
+            changes = {"resize": round(resize * size / self.images.size)} | changes
         return self.with_just(**changes)
 
     def with_just(self, **changes: Any) -> Self:
