@@ -68,10 +68,15 @@ def test_a_run_writes_json_plots_and_tables(
 
 @needs_core
 @needs_matplotlib
-def test_only_some_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_some_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(command, "full_plan", tiny_plan)
     bench(output=tmp_path / "new", only="limits")
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["bench.json", "limits.png"]
+    assert "bench.json, limits.png" in capsys.readouterr().out
+    bench(output=tmp_path / "new", only="limits")  # the same again
+    with pytest.raises(UserError, match=r"bench\.json also has limits, which this run would drop"):
+        bench(output=tmp_path / "new", only="norm")
 
 
 def test_a_wrong_part(tmp_path: Path) -> None:
@@ -97,6 +102,13 @@ def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_tables_of_no_run(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"no .*bench\.json: run torchcaps bench first"):
+        bench(output=tmp_path, markdown=True)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"parts": {}}', '{"parts": {"norm": []}, "machine": 1}'])
+def test_tables_of_another_file(tmp_path: Path, text: str) -> None:
+    (tmp_path / "bench.json").write_text(text)
+    with pytest.raises(UserError, match=r"bench\.json is not what torchcaps bench writes"):
         bench(output=tmp_path, markdown=True)
 
 

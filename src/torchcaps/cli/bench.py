@@ -6,7 +6,10 @@ from typing import Any
 
 from torchcaps.bench.plan import PARTS, full_plan, on_gpu, quick_plan
 from torchcaps.errors import OptionError, UserError
+from torchcaps.runs.folder import write_json
 from torchcaps.train.run import require_lightning
+
+FILE = "bench.json"
 
 
 def bench(
@@ -32,10 +35,7 @@ def bench(
         device: cpu, or cuda for a GPU, with its own clock and its allocator's memory.
     """
     if markdown:
-        results = output / "bench.json"
-        if not results.is_file():
-            raise OptionError(f"there is no {results}: run torchcaps bench first, or name its folder with --output")
-        print(write_markdown(json.loads(results.read_text())))
+        print(write_markdown(output / FILE))
         return
     parts = [part.strip() for part in only.split(",")]
     if unknown := [part for part in parts if part not in PARTS]:
@@ -52,7 +52,18 @@ def bench(
     device = use_device(device)
     if device == "cpu" and native.core is None:
         raise UserError(f"there is nothing to measure: {native.MISSING}")
+    check_kept(output / FILE, parts)
     run(quick, output, parts, device)
+
+
+def check_kept(path: Path, parts: list[str]) -> None:
+    """Raise where a run of some parts would lose others that were measured before."""
+    lost = [part for part in (read_results(path)["parts"] if path.is_file() else ()) if part not in parts]
+    if lost:
+        raise OptionError(
+            f"{path} also has {', '.join(lost)}, which this run would drop: choose another folder with --output, or "
+            "remove the file"
+        )
 
 
 def run(quick: bool, output: Path, parts: list[str], device: str) -> None:
@@ -92,14 +103,35 @@ def run(quick: bool, output: Path, parts: list[str], device: str) -> None:
             results["parts"][part] = measures[part](plan, under(part, status.update))
         for table in tables(part, results["parts"][part]):
             show(console, table)
-        (output / "bench.json").write_text(json.dumps(results, indent=1) + "\n")
+        write_json(output / FILE, results)
         if part in plots.PLOTS:
             plots.draw(part, results["parts"][part], output / f"{part}.png")
-    console.print(f"written: {output / 'bench.json'} and the plots")
+    drawn = [f"{part}.png" for part in parts if part in plots.PLOTS]
+    console.print(f"written to {output}: {', '.join([FILE, *drawn])}")
 
 
-def write_markdown(results: dict[str, Any]) -> str:
+def write_markdown(path: Path) -> str:
     """The tables of a run as markdown, from what its bench.json holds."""
     from torchcaps.bench.report import as_markdown
 
-    return as_markdown(results)
+    if not path.is_file():
+        raise OptionError(f"there is no {path}: run torchcaps bench first, or name its folder with --output")
+    try:
+        return as_markdown(read_results(path))
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise not_ours(path, error) from error
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """What a run has written."""
+    try:
+        results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(results, dict) or not isinstance(results.get("parts"), dict):
+            raise ValueError("it has no parts")
+    except (OSError, ValueError) as error:
+        raise not_ours(path, error) from error
+    return results
+
+
+def not_ours(path: Path, error: Exception) -> UserError:
+    return UserError(f"{path} is not what torchcaps bench writes ({error}): remove it, and measure again")
