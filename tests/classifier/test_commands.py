@@ -115,6 +115,16 @@ def test_eval_on_a_folder_with_test(tiny: Tiny, photos: Path, tmp_path: Path, ca
     assert json.loads(capsys.readouterr().out)["images"] == 14
 
 
+def test_eval_skips_files_if_asked(tiny: Tiny, run: Path, photos: Path, tmp_path: Path, capsys: Output) -> None:
+    save(tiny(names=NAMES), tmp_path / "saved")
+    (photos / "ant/0.png").write_bytes(b"no image")
+    for arguments in ((tmp_path / "saved", "--data", photos), (run,)):
+        with pytest.raises(DataError, match="on the command line --skip-bad"):
+            call(evaluate_command, *arguments)
+        call(evaluate_command, *arguments, "--skip-bad")
+        assert "1 of 15 files skipped as unusable" in " ".join(capsys.readouterr().out.split())
+
+
 def test_eval_on_a_named_set(tiny: Tiny, photos: Path, tmp_path: Path, capsys: Output, monkeypatch: Any) -> None:
     save(tiny(names=NAMES), tmp_path / "saved")
     asked = {}
@@ -143,6 +153,7 @@ def test_what_eval_refuses(tiny: Tiny, run: Path, saved: Path, photos: Path, tmp
         (other, "--split", "validation"): "has no validation images in this run",
         (run, "--data", tmp_path / "nothing"): "expected one of mnist, .* or a folder of images",
         (run, "--data", photos, "--root", tmp_path): "--root is for data sets",
+        (run, "--data", "mnist", "--skip-bad"): "--skip-bad is for folders of images, not for mnist",
     }
     for arguments, message in refused.items():
         with pytest.raises(UserError, match=message):

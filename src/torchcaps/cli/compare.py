@@ -49,6 +49,7 @@ def compare_command(
     data: str | None = None,
     root: Path | None = None,
     split: Literal["test", "validation"] = "test",
+    skip_bad: bool = False,
     json: bool = False,
 ) -> None:
     """Compare runs on the same images: settings, errors, curves, and the images that they disagree on.
@@ -62,9 +63,14 @@ def compare_command(
         data: Another data set by name, or a folder of images with one subfolder per class; default: the runs' own.
         root: The folder of the data set's files.
         split: The images to evaluate on.
+        skip_bad: In a folder of images, skip the files that cannot be read.
         json: Print one JSON object and nothing else; there is a page only with --output.
     """
-    run_compare(CompareCall(runs=runs, output=output, crops=crops, data=data, root=root, split=split, json=json))
+    run_compare(
+        CompareCall(
+            runs=runs, output=output, crops=crops, data=data, root=root, split=split, skip_bad=skip_bad, json=json
+        )
+    )
 
 
 def run_compare(call: CompareCall) -> None:

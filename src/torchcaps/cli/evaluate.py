@@ -39,6 +39,7 @@ def evaluate_command(
     data: str | None = None,
     root: Path | None = None,
     split: Literal["test", "validation"] = "test",
+    skip_bad: bool = False,
     csv: Path | None = None,
     json: bool = False,
 ) -> None:
@@ -52,10 +53,13 @@ def evaluate_command(
         data: Another data set by name, or a folder of images with one subfolder per class; default: the run's own.
         root: The folder of the data set's files.
         split: The images to evaluate on.
+        skip_bad: In a folder of images, skip the files that cannot be read.
         csv: Write the result of each image to this file, one row per image.
         json: Print one JSON object and nothing else.
     """
-    run_eval(EvaluateCall(runs=runs, crops=crops, data=data, root=root, split=split, csv=csv, json=json))
+    run_eval(
+        EvaluateCall(runs=runs, crops=crops, data=data, root=root, split=split, skip_bad=skip_bad, csv=csv, json=json)
+    )
 
 
 def run_eval(call: EvaluateCall) -> None:

@@ -2,15 +2,15 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from torchcaps.classifier.classifier import Classifier
 from torchcaps.classifier.evaluation import with_classes
 from torchcaps.classifier.files import load
+from torchcaps.classifier.image_files import CAMERAS
 from torchcaps.data import DataError, ImageSet, Split, Splits, ViewpointSplits, list_sets, load_folder, make_splits
 from torchcaps.data import load as load_set
 from torchcaps.data.folder_layout import scan
-from torchcaps.data.splits import joined
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +22,7 @@ class Choice:
     data: str | None = None
     root: Path | None = None
     split: Literal["test", "validation"] = "test"
+    skip_bad: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,9 @@ def _of_runs(choice: Choice, classifiers: list[Classifier]) -> Data:
     recipe = max(recipes, key=lambda recipe: recipe.images.size)
     recipe = recipe if choice.root is None else recipe.with_fields(root=choice.root)
     data = recipe.data.data
+    if choice.skip_bad:
+        _check_folder(data)
+        recipe = recipe.with_fields(skip_bad=True)
     if data not in list_sets() and not Path(data).is_dir():
         raise DataError(
             f"the images of {choice.runs[0]} were in {data}, which no longer exists: give the new folder with --data"
@@ -81,25 +85,41 @@ def _of_runs(choice: Choice, classifiers: list[Classifier]) -> Data:
 def _named(choice: Choice, classifiers: list[Classifier]) -> Data:
     name = str(choice.data)
     channels = classifiers[0].network.in_channels
+    if choice.skip_bad:
+        _check_folder(name)
     if name in list_sets():
-        images = load_set(name, root=choice.root, camera="both" if channels == 2 else "left")
+        images = load_set(name, root=choice.root, camera="both" if channels == CAMERAS else "left")
     elif choice.root is not None:
         raise DataError(f"--root is for data sets ({', '.join(list_sets())}), not for {name}: leave it out")
     elif not Path(name).expanduser().is_dir():
         raise DataError(f"--data {name}: expected one of {', '.join(list_sets())}, or a folder of images")
+    elif channels == CAMERAS:
+        raise DataError(
+            f"--data {name}: the network takes stereo pairs, and a folder has single images; torchcaps predict takes "
+            "pairs, as LEFT,RIGHT"
+        )
     else:
         folder = Path(name).expanduser()
         size = max(classifier.source_size for classifier in classifiers)
-        images = load_folder(folder, size=size, channels=3 if channels == 3 else 1)
-        if choice.split == "test" and "test" not in scan(folder).splits:
+        whole = choice.split == "test" and "test" not in scan(folder).splits
+        options: dict[str, Any] = {"test_fraction": 0.0} if whole else {}
+        channels = 3 if channels == 3 else 1
+        images = load_folder(folder, size=size, channels=channels, skip_bad=choice.skip_bad, **options)
+        if whole:
             return _whole_folder(images)
     return Data(images.name, images.classes, _choose(choice, name, make_splits(images)), images.note)
 
 
+def _check_folder(data: str) -> None:
+    if data in list_sets():
+        raise DataError(f"--skip-bad is for folders of images, not for {data}: leave it out")
+
+
 def _whole_folder(images: ImageSet) -> Data:
     """A folder without test/ stands for all of its images."""
-    note = "there is no test/, so these are all images of the folder, some of which may have been trained on"
-    return Data(images.name, images.classes, joined(images.train, images.test), note)
+    whole = "there is no test/, so these are all images of the folder, some of which may have been trained on"
+    note = "; ".join(filter(None, [images.note, whole]))
+    return Data(images.name, images.classes, images.train, note)
 
 
 def _choose(choice: Choice, name: str, splits: Splits) -> Split:
