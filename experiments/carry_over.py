@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from statistics import mean, stdev
 
-from experiments.cells import COMPARED, CROPS, LABELS, TESTED_ITERATIONS, Cell, Run
+from experiments.cells import COMPARED, CROPS, LABELS, TESTED_ITERATIONS, Cell, Ensemble, Run
 from experiments.results import Result
 from experiments.tables import NOT_RUN, Results, doubts, error_text, points, trained_as
 from torchcaps.runs.text import NOTHING, Table, percent
@@ -42,11 +42,11 @@ def objects_table(title: str, cells: list[Cell], results: Results) -> Table:
         if is_mean := mean_text([one.error if one else None for _, one in seeds]):
             crops = mean_text([one.crops_error if one else None for run, one in seeds if run.crops > 1])
             rows.append([*labels, "mean", is_mean, crops or NOTHING, NOTHING, NOTHING])
-    note = (
-        "Trained on the whole training split, the test split evaluated at the end, with the last weights. "
-        f"{SPREAD} Only the first two seeds are also tested with {CROPS} crops. Of seeds together, the "
-        "activations are averaged."
-    )
+    note = "Trained on the whole training split, the test split evaluated at the end, with the last weights. " + SPREAD
+    if any(isinstance(cell.job, Run) and cell.job.crops > 1 for cell in cells):
+        note += f" Only the first two seeds are also tested with {CROPS} crops."
+    if any(isinstance(cell.job, Ensemble) for cell in cells):
+        note += " Of seeds together, the activations are averaged."
     return Table(title, columns, rows, note)
 
 

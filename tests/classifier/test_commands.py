@@ -145,7 +145,7 @@ def test_what_eval_refuses(tiny: Tiny, run: Path, saved: Path, photos: Path, tmp
     refused = {
         (): "expected the folder of a training run",
         (tmp_path / "nowhere",): "there is no .*nowhere",
-        (tmp_path,): r"has no model.safetensors: finish .* --resume",
+        (tmp_path,): r"has no model.safetensors: expected the folder of a finished training run",
         (saved,): r"saved is not the folder of a training run: it has no run.json",
         (saved, "--data", photos): r"of the classes ant, bee, cat; the network knows ant, \[b\]ee",
         (run, saved): r"run and .*saved differ in their classes, ant, bee, cat and ant, \[b\]ee",

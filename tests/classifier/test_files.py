@@ -85,6 +85,11 @@ def test_saving_over_another(tiny: Tiny, folder: Path) -> None:
 def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match=r"there is no .*nowhere: expected the folder of a training run"):
         load(tmp_path / "nowhere")
+    with pytest.raises(
+        ModelFileError, match=r"has no model.safetensors: expected the folder of a finished training run"
+    ):
+        load(tmp_path)
+    (tmp_path / "run.json").write_text("{}")
     with pytest.raises(ModelFileError, match=r"has no model.safetensors: finish .* --resume"):
         load(tmp_path)
 

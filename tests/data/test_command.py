@@ -52,6 +52,17 @@ def test_list(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "not found" in shown  # fashion-mnist
 
 
+def test_what_is_ignored_is_refused(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (root / "photos").mkdir()
+    for arguments, message in {
+        ("list", "mnist"): "list lists all sets: leave mnist out",
+        ("show", str(root / "photos"), "--root", str(root)): "--root does nothing here, leave it out",
+    }.items():
+        with pytest.raises(SystemExit):
+            main(["data", *arguments])
+        assert message in " ".join(capsys.readouterr().err.split())
+
+
 def test_verify_and_fetch_of_what_is_there(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["data", "verify", "mnist", "--root", str(root)])
     assert "differs from the official file" in capsys.readouterr().out

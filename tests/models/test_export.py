@@ -58,3 +58,14 @@ def test_a_saved_program_loads_where_torchcaps_is_imported_only(backend: str, tm
         without = subprocess.run(run, capture_output=True, text=True, check=False)
         assert without.returncode
         assert "torch.ops.torchcaps.primary" in without.stderr
+
+
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # checks of shapes are not traced
+@pytest.mark.parametrize("make", NETWORKS.values(), ids=NETWORKS)
+def test_a_traced_network_computes_the_same(make) -> None:
+    torch.manual_seed(0)
+    network, image = make().eval(), torch.randn(2, 1, 8, 8)
+    traced = torch.jit.trace(network, image, strict=False)
+    other = torch.randn(2, 1, 8, 8)
+    with torch.no_grad():
+        assert_close(tuple(traced(other)), tuple(network(other)), rtol=1e-4, atol=1e-5)

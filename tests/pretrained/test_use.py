@@ -77,6 +77,14 @@ def test_options_in_conflict(tiny: Path, option: str, value: Any, has: str) -> N
         create_model("hybrid32", pretrained="tiny", **{option: value})
 
 
+def test_where_and_in_which_type_it_is(tiny: Path) -> None:
+    network = create_model("hybrid32", pretrained="tiny", dtype=torch.float64, device="cpu")
+    expected = create_model("hybrid32", pretrained="tiny").state_dict()
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, expected[name].to(value.dtype))
+        assert value.dtype == torch.float64 or not value.is_floating_point()
+
+
 def test_names_that_are_none(tiny: Path) -> None:
     there_are = re.escape("available: tiny (hybrid32)")
     with pytest.raises(OptionError, match=f"model 'hybrid32' has no pretrained weights 'huge'; {there_are}"):

@@ -78,7 +78,7 @@ def test_more_gpus_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_values_that_are_none() -> None:
     with pytest.raises(OptionError, match="device is 'tpu', expected one of auto, cpu, cuda, mps"):
         Resources(device="tpu")  # type: ignore[arg-type]
-    with pytest.raises(OptionError, match="precision is 16, expected one of 32, bf16, 16"):
+    with pytest.raises(OptionError, match="precision is 16, expected one of '32', 'bf16', '16'"):
         Resources(precision=16)  # type: ignore[arg-type]
 
 

@@ -16,7 +16,7 @@ import torchcaps
 from torchcaps import Classifier
 from torchcaps.data import Split, load_folder
 from torchcaps.data.own import FromDataset
-from torchcaps.errors import UserError
+from torchcaps.errors import OptionError, UserError
 from torchcaps.runs.folder import RunFolderError
 from torchcaps.train import fit, own_data
 from train.test_arrays import IMAGES, LABELS, TINY, make_set
@@ -163,6 +163,11 @@ def test_own_validation_images(kind: str, images: Path) -> None:
     wrong = (found.predict(fresh).label.numpy() != labels).mean()
     assert found.validation_error == pytest.approx(wrong)
     assert found.card["recipe"]["data"]["validation"] == "auto"
+
+
+def test_a_share_is_no_validation_set() -> None:
+    with pytest.raises(OptionError, match=r"validation is 0\.2, expected auto, stratified, none, a folder, \(images"):
+        torchcaps.fit(torch.rand(8, 8, 8), [0, 1] * 4, validation=0.2)  # type: ignore[arg-type]
 
 
 def test_all_images_are_trained_on_with_own_validation_images() -> None:

@@ -101,10 +101,13 @@ def find_files(path: Path) -> tuple[Path, Path]:
     weights = path / WEIGHTS if os.path.isdir(path) else path
     if not os.path.isfile(weights):
         hidden = f"; the pretrained network is {PREFIX}{path}"
-        raise ModelFileError(
-            f"{path} has no {WEIGHTS}: finish an interrupted run with torchcaps train --resume {path}"
-            + hidden * is_pretrained
+        is_run = os.path.isfile(os.path.join(path, "run.json"))
+        what_to_do = (
+            f"finish the interrupted run with torchcaps train --resume {path}"
+            if is_run
+            else "expected the folder of a finished training run, or of a saved classifier"
         )
+        raise ModelFileError(f"{path} has no {WEIGHTS}: {what_to_do}" + hidden * is_pretrained)
     card = weights.with_name(CARD) if weights.name == WEIGHTS else weights.with_suffix(".json")
     if not os.path.isfile(card):
         raise ModelFileError(f"{weights} has no {card.name} beside it, which says what network it is: copy it too")

@@ -37,13 +37,17 @@ class Call:
             "--output": self.action in ("show", "export"),
             "--full": self.name == BUILT_IN,
             "--skip-bad": is_folder,
+            "--root": not (is_folder and Path(str(self.name)).is_dir()),
         }
         given = {"--output": self.output is not None, "--full": self.full, "--skip-bad": self.skip_bad}
+        given |= {"--root": self.root is not None}
         for option, is_given in given.items():
             if is_given and not allowed[option]:
                 raise DataError(
                     f"torchcaps data {self.action} {self.name or ''}: {option} does nothing here, leave it out"
                 )
+        if self.action == "list" and self.name is not None:
+            raise DataError(f"torchcaps data list lists all sets: leave {self.name} out")
         if self.action != "list" and self.name is None:
             raise DataError(f"torchcaps data {self.action} needs a name: one of {', '.join(list_sets())}")
         if self.name is not None and self.name not in list_sets() and not (is_folder and Path(self.name).is_dir()):

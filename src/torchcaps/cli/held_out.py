@@ -103,8 +103,8 @@ def _named(choice: Choice, classifiers: list[Classifier]) -> Data:
         size = max(classifier.source_size for classifier in classifiers)
         whole = choice.split == "test" and "test" not in scan(folder).splits
         options: dict[str, Any] = {"test_fraction": 0.0} if whole else {}
-        channels = 3 if channels == 3 else 1
-        images = load_folder(folder, size=size, channels=channels, skip_bad=choice.skip_bad, **options)
+        options |= {"channels": 3 if channels == 3 else 1}
+        images = load_folder(folder, size=size, skip_bad=choice.skip_bad, **options)
         if whole:
             return _whole_folder(images)
     return Data(images.name, images.classes, _choose(choice, name, make_splits(images)), images.note)

@@ -89,7 +89,7 @@ class Source:
                 *rows,
                 "They are at",
                 *places,
-                f"and `torchcaps data verify {self.name}` tells whether they are the official ones.",
+                f"and `torchcaps data verify {self.name} --root {folder}` tells whether they are the official ones.",
             ]
         )
 

@@ -93,6 +93,7 @@ def pretrained_network(
         raise OptionError(f"model {model!r} has no pretrained weights {name!r}; available: {listing()}")
     folder = shipped_folder(name)
     options = read_card(folder / CARD)["options"]
+    place = {option: given.pop(option) for option in ("device", "dtype") if option in given}
     built = {**defaults, **options}
     for option, value in given.items():
         if value != built[option] and (option, value) != ("decoder", False):
@@ -104,4 +105,4 @@ def pretrained_network(
     load_weights(network, folder / WEIGHTS)
     if not given.get("decoder", True):
         network.drop_decoder()
-    return network.train()  # as every new model is
+    return network.to(**place).train()  # as every new model is

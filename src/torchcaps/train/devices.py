@@ -43,7 +43,7 @@ def check_devices(device: str, count: int) -> None:
 def check_precision(precision: Precision, device: str) -> None:
     """Raise where an accelerator does not train with so many bits."""
     if precision not in get_args(Precision):
-        raise OptionError(f"precision is {precision!r}, expected one of {', '.join(get_args(Precision))}")
+        raise OptionError(f"precision is {precision!r}, expected one of {', '.join(map(repr, get_args(Precision)))}")
     if precision == "16" and device == "cpu":
         raise OptionError(
             "--precision 16: mixed precision with float16 is for GPUs, and this run is on the CPU: "

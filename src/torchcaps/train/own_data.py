@@ -61,6 +61,11 @@ def own_validation(given: Any) -> tuple[Validation, OwnImages | None]:
         if len(given) != 2:
             raise OptionError(f"validation is a tuple of {len(given)}, expected (images, labels)")
         return "auto", Arrays(as_images(given[0]), given[1], least_classes=1)
+    if isinstance(given, int | float):
+        raise OptionError(
+            f"validation is {given}, expected {', '.join(names)}, a folder, (images, labels), or a Dataset; "
+            "'stratified' holds out a tenth of each class"
+        )
     return "auto", FromDataset(given, least_classes=1)
 
 

@@ -262,7 +262,9 @@ class Recipe:
                 "mixup and cutmix out"
             )
         if self.optimisation.weights == "best" and self.data.validation == "none":
-            raise RecipeError("weights='best' needs validation data to choose by: leave validation='none' out")
+            raise RecipeError(
+                "weights='best' needs validation data to choose by: set weights='last', or leave validation='none' out"
+            )
         if self.optimisation.patience and self.data.validation == "none":
             raise RecipeError("patience needs validation data to watch: leave validation='none' out")
 

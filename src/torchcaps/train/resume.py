@@ -11,6 +11,7 @@ from typing import Any, cast, get_args
 from torchcaps.errors import OptionError
 from torchcaps.runs.folder import LAST, METRICS, RESULT, RUN, RunFolderError, write_json
 from torchcaps.runs.metrics import read_rows
+from torchcaps.runs.text import count
 from torchcaps.train.devices import DEFAULT_PRECISION, Precision
 from torchcaps.train.recipe import read_recipe
 
@@ -44,7 +45,8 @@ def check_longer(folder: Path, epochs: int) -> None:
     done = epochs_done(folder)
     if (folder / RESULT).is_file() and epochs <= done:
         raise OptionError(
-            f"--epochs {epochs}: {folder} already has {done} epochs, expected more than that, as in --epochs {2 * done}"
+            f"--epochs {epochs}: {folder} already has {count(done, 'epoch')}, expected more than that, as in --epochs "
+            f"{2 * done}"
         )
 
 
