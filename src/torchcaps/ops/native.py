@@ -172,7 +172,7 @@ def why_not(**tensors: Tensor | None) -> str | None:
             return f"the native core computes in float32; type of {name}: {tensor.dtype}"
     if is_transformed():
         return "the native core has no rules for torch.func transforms and forward-mode derivatives"
-    if torch.jit.is_tracing():
+    if torch._C._get_tracing_state():
         return "the native core's operators cannot be traced by torch.jit"
     return None
 
