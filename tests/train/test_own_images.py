@@ -182,6 +182,8 @@ def test_classes_of_validation_images() -> None:
     fresh, labels = VALIDATION
     with pytest.raises(UserError, match="validation images are of the class 5, which no training image has"):
         fit(IMAGES, LABELS, **SMALL, validation=(fresh, np.where(labels, 5, 0)))
+    with pytest.raises(UserError, match="validation images are of the class 0, which no training image has"):
+        fit(IMAGES, LABELS + 1, **SMALL, validation=(fresh[labels == 0], labels[labels == 0]))  # no place in "1", "2"
     only_one = fit(IMAGES, LABELS, **SMALL, validation=(fresh[labels == 1], labels[labels == 1]))
     assert only_one.validation_error is not None
 

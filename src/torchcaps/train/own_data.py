@@ -145,9 +145,10 @@ def channels_of(images: Split | Stream) -> int:
 def with_labels_of(classes: tuple[str, ...], images: Split | Stream, names: tuple[str, ...]) -> Split | Stream:
     """Images whose labels count other names, or the same in another order.
 
-    Numbers that are not themselves names of classes are their places, from 0.
+    Where classes have other names than numbers, numbers are their places, from 0.
     """
-    if not set(names) & set(classes) and set(names) <= {str(place) for place in range(len(classes))}:
+    numbered = any(name.isdecimal() for name in classes)
+    if not numbered and set(names) <= {str(place) for place in range(len(classes))}:
         names = tuple(classes[int(name)] for name in names)
     unknown = sorted({names[label] for label in images.labels.tolist()} - set(classes))
     if unknown:
