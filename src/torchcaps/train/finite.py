@@ -15,7 +15,7 @@ class NotFiniteError(UserError):
     """Training diverged (NaN or infinity)."""
 
 
-ADVICE = "training diverged (NaN or infinity), and nothing of it was saved. Start again with a lower rate"
+ADVICE = "training diverged (NaN or infinity) and was stopped: start again with a lower rate"
 
 
 class Place(NamedTuple):
