@@ -21,6 +21,7 @@ def routing(subject: Subject) -> Section:
     found = explain(subject.classifier, subject.prepared(index), "evidence")
     labels = subject.evaluation.label[index].tolist()
     cards = [_card(subject, label, one) for label, one in zip(labels, found, strict=True)]
+    pictures = max(len(one.layers) for one in found) + 2  # with the input and the mean: so wide is a card
     return section(
         "routing",
         "Routing",
@@ -30,7 +31,7 @@ def routing(subject: Subject) -> Section:
             "primary capsules; last, the mean of these and of the pixels. Brighter places count more. ",
             subject.note,
         ),
-        tag("div", *cards, class_="routes"),
+        tag("div", *cards, class_="routes", style=f"--pictures:{pictures}"),
     )
 
 
