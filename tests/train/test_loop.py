@@ -289,7 +289,7 @@ def test_routing_is_blamed_for_what_its_norm_gets(recipe: Recipe, monkeypatch: p
 
 
 def test_rate_that_is_far_too_high(recipe: Recipe) -> None:
-    with pytest.raises(NotFiniteError, match=r"at step 2 \(epoch 1, batch 2\): .*lower --rate"):
+    with pytest.raises(NotFiniteError, match=r"at step 2 \(epoch 1, batch 2\): .*lower rate"):
         train(recipe.with_fields(rate=1e30, schedule="constant"), output=RUN)
     assert not LAST.exists()
 
