@@ -129,6 +129,7 @@ def rehearsed(found: Recipe, root: Path | None) -> Recipe:
         full=False,
         model=found.network.model.replace("64", "32"),
         size=32,
+        resize=found.images.resize,  # of 13 crops, too
         first_channels=16,
         epochs=1,
         average_epochs=min(1, found.optimisation.average_epochs),
