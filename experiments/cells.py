@@ -72,9 +72,6 @@ OBJECTS = {
     "objects48-cutmix": Objects(
         label="48x48, CutMix throughout", changes=AT_FIRST | {"epochs": 20, "unmixed": 0.0}, seeds=(0,)
     ),
-    "objects48-left": Objects(
-        label="48x48, CutMix at first, left camera", changes=AT_FIRST | {"camera": "left"}, seeds=(0,)
-    ),
     "objects48-cutmix-at-first": Objects(
         label="48x48, CutMix at first", changes=AT_FIRST, seeds=(0, 1, 2, 3, 4), together=(2, 3, 4)
     ),

@@ -201,8 +201,7 @@ class Chapters:
             return [table, pairs_table(cells, found), objects_drawing(cells, found, budget)]
 
         text = (
-            "Beyond the paper: smallNORB, with both cameras unless it says otherwise, and the network that did best "
-            "on toys held out of training."
+            "Beyond the paper: both cameras of smallNORB, and the network that did best on toys held out of training."
         )
         return Chapter(title="New objects", text=text, made=self.made("objects", parts))
 
