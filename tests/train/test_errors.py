@@ -82,6 +82,28 @@ def test_unknown_field_or_value(capsys: Capture, arguments: list[str], named: st
     check_nothing_was_made()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--model", "cnn32", "--reconstruction", "0", "--routing", "em"], "--routing em has no effect: cnn32 has no"),
+        (["mnist-cnn", "--iterations", "3"], "--iterations 3 has no effect: cnn32 has no capsules"),
+        (["--unmixed", "0.25"], "--unmixed 0.25 has no effect: mixup and cutmix are 0"),
+        (["--validation", "none", "--fold", "2"], "--fold 2 has no effect: validation is none"),
+        (["mnist-frem-paper", "--warm-up", "0.1"], "--warm-up 0.1 has no effect: the schedule is constant"),
+    ],
+)
+def test_option_without_effect(capsys: Capture, arguments: list[str], words: str) -> None:
+    assert words in complaint(capsys, *arguments)
+    check_nothing_was_made()
+
+
+def test_option_without_effect_that_the_recipe_brings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torchcaps.train.run.train", lambda *_, **__: None)
+    main(["train", "--model", "cnn32", "--reconstruction", "0"])  # the recipe's own routing is of no use to it
+    main(["train", "smallnorb-frem", "--cutmix", "0"])  # nor are its unmixed epochs
+    main(["train", "smallnorb-frem", "--cutmix", "0", "--unmixed", "0"])
+
+
 def test_one_class(capsys: Capture) -> None:
     assert "one class only, 'cats'" in complaint(capsys, "--data", image_folder("cats"))
 

@@ -87,6 +87,8 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
         from torchcaps.train.loop import Resources, is_first_process, resources
 
         try:
+            if resume is None:
+                refuse_without_effect(recipe, start)
             asked = Resources(devices=devices, nodes=nodes, device=device, precision=precision)
             if resume is not None and _value(rest, "--epochs") is not None:
                 check_longer(resume, recipe.optimisation.epochs)
@@ -103,6 +105,18 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
             report_on(finished)
 
     return train, rest
+
+
+def refuse_without_effect(recipe: Recipe, start: Recipe) -> None:
+    """Raise for a field that was typed, not to switch something off, and that changes nothing.
+
+    What a recipe brings along may be so: its fields are for networks with and without capsules.
+    """
+    before, typed = start.flat(), recipe.flat()
+    for field, reason in recipe.without_effect().items():
+        if (value := typed[field]) and value != before[field]:
+            option = "--" + field.replace("_", "-")
+            raise OptionError(f"{option} {value} has no effect: {reason}; leave {option} out, or change that")
 
 
 def report_on(finished: Finished | None) -> None:

@@ -25,10 +25,9 @@ def command_line(recipe: Recipe) -> str:
 
 
 def _changes(recipe: Recipe, name: str) -> dict[str, Any]:
-    """The fields in which a recipe differs from that of a name."""
-    start = named_recipe(name)
-    old = start.flat()
-    return {field: value for field, value in recipe.flat().items() if field not in NOT_TYPED and value != old[field]}
+    """The fields in which a recipe differs from that of a name, but for those that change nothing."""
+    old, not_typed = named_recipe(name).flat(), (*NOT_TYPED, *recipe.without_effect())
+    return {field: value for field, value in recipe.flat().items() if field not in not_typed and value != old[field]}
 
 
 def _words(field: str, value: Any) -> list[str]:

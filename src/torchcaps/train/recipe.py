@@ -317,6 +317,21 @@ class Recipe:
     def has_decoder(self) -> bool:
         return self.network.has_capsules and self.optimisation.reconstruction > 0
 
+    def without_effect(self) -> dict[str, str]:
+        """The fields that change nothing, as the recipe is, and why."""
+        found: dict[str, str] = {}
+        if not self.network.has_capsules:
+            found |= dict.fromkeys(
+                (*OF_CAPSULES, "routing_rate", "reconstruction"), f"{self.network.model} has no capsules"
+            )
+        if not self.images.are_mixed:
+            found["unmixed"] = "mixup and cutmix are 0, so no images are mixed"
+        if self.optimisation.schedule == "constant":
+            found["warm_up"] = "the schedule is constant"
+        if self.data.validation == "none":
+            found["fold"] = "validation is none, so nothing is held out"
+        return found
+
     @property
     def mixing(self) -> Mixing:
         """How training images are made of two, and in how many epochs."""
