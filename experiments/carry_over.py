@@ -1,16 +1,18 @@
 """Beyond the paper: other iterations than in training, new objects and new viewpoints, as tables."""
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from statistics import mean, stdev
 
-from experiments.cells import COMPARED, CROPS, LABELS, TESTED_ITERATIONS, Cell, Ensemble, Run
+from experiments.cells import CROPS, LABELS, TESTED_ITERATIONS, Cell, Ensemble, Run
 from experiments.results import Result
 from experiments.tables import NOT_RUN, Results, doubts, error_text, points, trained_as
 from torchcaps.runs.text import NOTHING, Table, percent
 
 SPREAD = "\N{PLUS-MINUS SIGN} is half the range of the seeds."
+CAPSULES = rf"^{LABELS['frem']}(, \w+caps\d+)?"  # where the CNN's label has its name
 FEWEST_PAIRS = 3
 STUDENT_95 = (4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # for two degrees of freedom, three, ...
 
@@ -50,28 +52,30 @@ def objects_table(title: str, cells: list[Cell], results: Results) -> Table:
     return Table(title, columns, rows, note)
 
 
-def pairs_table(cells: list[Cell], results: Results) -> Table:
-    """FREM minus the CNN with the same seed, so with the same batches, crops and mixed images."""
-    errors: dict[str, dict[str, dict[str, float]]] = {}  # images -> seed -> network -> percent
-    for cell in cells:
-        network, images, seed = cell.labels
-        found = results.get(cell.job.name)
-        if isinstance(cell.job, Run) and found is not None and found.error is not None:
-            errors.setdefault(images, {}).setdefault(seed, {})[network] = 100 * found.error
-    frem, cnn = (LABELS[method] for method in COMPARED)
+def pairs_table(columns: Sequence[str], cells: Sequence[Cell], results: Results) -> Table:
+    """FREM minus the CNN with the same seed, so with the same batches, crops and mixed images.
+
+    ``columns`` name the cells' labels, but for the last one, the seed.
+    """
+    known = {cell.labels: results[cell.job.name] for cell in cells if cell.job.name in results}
+    errors = {labels: 100 * one.error for labels, one in known.items() if one.error is not None}
     rows = []
-    for images, seeds in errors.items():
-        pairs = [of[frem] - of[cnn] for of in seeds.values() if len(of) == 2]
-        if pairs:
+    for labels, seeds in by_seed([cell for cell in cells if isinstance(cell.job, Run)]):
+        twin = tuple(re.sub(CAPSULES, LABELS["cnn"], label) for label in labels)
+        both = [
+            (errors.get((*labels, seed)), errors.get((*twin, seed))) for seed in (cell.labels[-1] for cell in seeds)
+        ]
+        pairs = [frem - cnn for frem, cnn in both if frem is not None and cnn is not None]
+        if twin != labels and pairs:
             interval = NOTHING
             if len(pairs) >= FEWEST_PAIRS:
                 interval = "{} to {}".format(*map(points, interval_of_seeds(pairs)))
-            rows.append([images, ", ".join(map(points, pairs)), points(mean(pairs)), interval])
+            rows.append([*labels, ", ".join(map(points, pairs)), points(mean(pairs)), interval])
     note = (
         "In percentage points, one per seed. The interval is of Student's t, from three pairs on: what other seeds "
         "would do, on the same toys."
     )
-    return Table("FREM minus the CNN", ["images", "by seed", "mean", "95 % interval"], rows, note)
+    return Table("FREM minus the CNN", [*columns, "by seed", "mean", "95 % interval"], rows, note)
 
 
 def interval_of_seeds(values: Sequence[float]) -> tuple[float, float]:

@@ -32,7 +32,8 @@ TARGETS: tuple[Target, ...] = get_args(Target)
 TRIALS_PLACE, TIMES = "trials", "times"
 CROPS = 13  # of test images, besides the one
 TESTED_ITERATIONS = (1, 2, 3, 5)  # of networks that were trained with two
-COMPARED, SEEDS = ("frem", "cnn"), (0, 1)  # beyond the paper
+COMPARED = ("frem", "cnn")  # beyond the paper
+SEEDS, FIVE_SEEDS = (0, 1), (0, 1, 2, 3, 4)
 VIEWPOINTS: tuple[ViewpointFactor, ...] = ("azimuth", "elevation")
 LABELS = {method: routing_method(method).label for method in paper.TABLE2} | {"cnn": "CNN"}
 SHALLOW = {"frem": "headcaps32", "cnn": "cnn32"}  # three convolutions before the last layer
@@ -40,16 +41,28 @@ DEEP = {"frem": "headcaps64", "cnn": "cnn64"}  # four
 UNMIXED: dict[str, Any] = {"cutmix": 0.0, "unmixed": 0.0}
 LARGER: dict[str, Any] = {"size": 48, "resize": 64, "epochs": 15}
 AT_FIRST: dict[str, Any] = LARGER | {"cutmix": 0.5, "unmixed": 0.25}  # the recipe's own; written out, as it may change
-# In the runs for new viewpoints: what each is called, and what its recipe changes. One iteration is without routing.
+
+
+@dataclass(frozen=True, kw_only=True)
+class Viewer:
+    """A kind of runs for new viewpoints."""
+
+    label: str
+    changes: dict[str, Any] = field(default_factory=dict)  # to the recipe
+    seeds: tuple[int, ...] = SEEDS
+
+
 POOLED: dict[str, Any] = {"model": "poolcaps32"}
-VIEWERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "head": ("FREM, headcaps32", {}),
-    "head-one-iteration": ("one iteration, headcaps32", {"iterations": 1}),
-    "frem": ("FREM, poolcaps32", POOLED),
-    "frem-one-iteration": ("one iteration, poolcaps32", POOLED | {"iterations": 1}),
-    "cnn": (LABELS["cnn"], {}),
-    "head-cutmix": ("FREM, headcaps32, CutMix", AT_FIRST),
-    "cnn-cutmix": (f"{LABELS['cnn']}, CutMix", AT_FIRST),
+ONE_ITERATION: dict[str, Any] = {"iterations": 1}  # without routing
+# The last two are the recipe's own, and have more seeds.
+VIEWERS = {
+    "head": Viewer(label="FREM, headcaps32"),
+    "head-one-iteration": Viewer(label="one iteration, headcaps32", changes=ONE_ITERATION),
+    "frem": Viewer(label="FREM, poolcaps32", changes=POOLED),
+    "frem-one-iteration": Viewer(label="one iteration, poolcaps32", changes=POOLED | ONE_ITERATION),
+    "cnn": Viewer(label=LABELS["cnn"]),
+    "head-cutmix": Viewer(label="FREM, headcaps32, CutMix", changes=AT_FIRST, seeds=FIVE_SEEDS),
+    "cnn-cutmix": Viewer(label=f"{LABELS['cnn']}, CutMix", changes=AT_FIRST, seeds=FIVE_SEEDS),
 }
 
 
@@ -73,7 +86,7 @@ OBJECTS = {
         label="48x48, CutMix throughout", changes=AT_FIRST | {"epochs": 20, "unmixed": 0.0}, seeds=(0,)
     ),
     "objects48-cutmix-at-first": Objects(
-        label="48x48, CutMix at first", changes=AT_FIRST, seeds=(0, 1, 2, 3, 4), together=(2, 3, 4)
+        label="48x48, CutMix at first", changes=AT_FIRST, seeds=FIVE_SEEDS, together=(2, 3, 4)
     ),
 }
 TITLES = {name: source.title for name, source in SOURCES.items()}
@@ -299,11 +312,14 @@ class Experiments:
         if self.budget.viewpoints is None:
             return
         for factor in VIEWPOINTS:
-            for (viewer, (label, changes)), seed in product(VIEWERS.items(), SEEDS):
-                recipe = self.budget.viewpoints("cnn" if viewer.startswith("cnn") else "frem")
-                recipe = recipe.with_fields(viewpoint=factor, seed=seed, **changes)
-                name = f"viewpoints-{factor}-{viewer}" + (f"-seed{seed}" if seed else "")
-                yield Cell(labels=(factor, label, str(seed)), job=self._run(name, recipe))
+            for name, viewer in VIEWERS.items():
+                recipe = self.budget.viewpoints("cnn" if name.startswith("cnn") else "frem")
+                for seed in viewer.seeds:
+                    run = self._run(
+                        f"viewpoints-{factor}-{name}" + (f"-seed{seed}" if seed else ""),
+                        recipe.with_fields(viewpoint=factor, seed=seed, **viewer.changes),
+                    )
+                    yield Cell(labels=(factor, viewer.label, str(seed)), job=run)
 
 
 def unique(jobs: Iterable[Job]) -> list[Job]:

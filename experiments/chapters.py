@@ -198,7 +198,8 @@ class Chapters:
         def parts(budget: str, runs: Experiments) -> list[Part]:
             cells, found = runs.cells("objects"), self.chosen[budget]
             table = objects_table(BUDGET_TITLES[budget], cells, found)
-            return [table, pairs_table(cells, found), objects_drawing(cells, found, budget)]
+            pairs = pairs_table(("network", "images"), cells, found)
+            return [table, pairs, objects_drawing(cells, found, budget)]
 
         text = (
             "Beyond the paper: both cameras of smallNORB, and the network that did best on toys held out of training."
@@ -208,7 +209,9 @@ class Chapters:
     def viewpoints(self) -> Chapter:
         def parts(budget: str, runs: Experiments) -> list[Part]:
             cells, found = runs.cells("viewpoints"), self.chosen[budget]
-            return [viewpoints_table(BUDGET_TITLES[budget], cells, found), viewpoints_drawing(cells, found, budget)]
+            table = viewpoints_table(BUDGET_TITLES[budget], cells, found)
+            pairs = pairs_table(("viewpoints differ in", "network"), cells, found)
+            return [table, pairs, viewpoints_drawing(cells, found, budget)]
 
         text = "Beyond the paper: toys of the built-in set, seen from where the network has seen no toy before."
         return Chapter(title="New viewpoints", text=text, made=self.made("viewpoints", parts))

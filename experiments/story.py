@@ -13,6 +13,7 @@ from experiments.figures import COLORS, IMAGES, require_figure
 from experiments.results import Result
 from experiments.tables import NOT_RUN, Results
 from experiments.trial_tables import families
+from torchcaps.runs.text import count
 
 GREY = "#8a8a8a"
 PALE = "#9fc9c5"
@@ -72,6 +73,8 @@ def objects_drawing(cells: Sequence[Cell], results: Results, budget: str) -> Dra
         "were run with."
     )
     if toys := in_all(found):
+        most = [f"{count(toys_with_most(errors), 'toy')} ({label})" for label, errors in found.items()]
+        caption += f" Nine tenths of the errors are on {' and on '.join(most)}."
         differences = [100 * (found["FREM"][toy] - found["CNN"][toy]) for toy in toys]
         low, high = interval_of_mean(differences)
         caption += (
@@ -79,6 +82,12 @@ def objects_drawing(cells: Sequence[Cell], results: Results, budget: str) -> Dra
             f"between {low:+.2f} and {high:+.2f} (95 %, bootstrap over the {len(toys)} toys)."
         )
     return by_toy(f"results-test-toys-{budget}", caption, found)
+
+
+def toys_with_most(errors: Mapping[str, float], share: float = 0.9) -> int:
+    """How many toys, those with the most errors first, have this share of all errors."""
+    shares = np.cumsum(sorted(errors.values(), reverse=True))
+    return 1 + int(np.searchsorted(shares, share * shares[-1]))
 
 
 def by_toy(name: str, caption: str, found: Mapping[str, Mapping[str, float]]) -> Drawing:

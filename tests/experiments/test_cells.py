@@ -99,7 +99,7 @@ def test_tables_have_all_cells(budget: str) -> None:
         "claims": 15 + (6 if budget == "long" else 0) + 6 + 2,
         "iterations": 3,
         "objects": 4 if budget == "long" else 24,
-        "viewpoints": 0 if budget == "long" else 28,
+        "viewpoints": 0 if budget == "long" else 40,
         "trials": 0,
         "all": 0,
     }
@@ -119,9 +119,9 @@ def test_no_run_is_done_twice(budget: str) -> None:
 @pytest.mark.parametrize(
     ("budget", "runs"),
     [
-        ("short", 6 + 15 + 12 + 3 + 2 + 3 + 22 + 28),
+        ("short", 6 + 15 + 12 + 3 + 2 + 3 + 22 + 40),
         ("long", 8 + 15 + 6 + 12 + 3 + 2),
-        ("full", 6 + 12 + 8 + 20 + 3 + 2 + 3 + 22 + 28),
+        ("full", 6 + 12 + 8 + 20 + 3 + 2 + 3 + 22 + 40),
     ],
 )
 def test_number_of_runs(budget: str, runs: int) -> None:

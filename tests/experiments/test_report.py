@@ -10,7 +10,7 @@ from experiments.__main__ import main
 from experiments.chapters import NOTES
 from experiments.chapters import TRIED as TRIED_NOTES
 from experiments.results import read_results, write_result
-from experiments.story import interval_of_mean, runs_of, toys_of
+from experiments.story import interval_of_mean, runs_of, toys_of, toys_with_most
 from experiments.trials import Trial
 from fake_results import put_result, recipe_json, result_values
 
@@ -333,6 +333,7 @@ def test_new_objects_by_toy() -> None:
     )
     found = chapter(report(), "New objects")
     assert "![Error by toy](images/results-test-toys-short.png)" in found
+    assert "Nine tenths of the errors are on " in found
     assert "FREM minus CNN: -2.00 points" in found  # of cars and trucks, a toy counts as much as another
     assert re.search(r"between -6.00 and \+0.00 \(95 %, bootstrap over the 3 toys\)", found)
     assert "results-test-toys-short.png" in files(Path("docs/images"))
@@ -348,11 +349,31 @@ def test_pairs_of_new_objects() -> None:
     for method, error in {"frem": 0.007, "cnn": 0.009}.items():  # an ensemble is no seed
         put_result(SHORT, f"objects48-cutmix-at-first-{method}", error, seed=None, seeds=[2, 3, 4], members={})
     text = chapter(report(), "New objects")
-    pairs = {row[0]: row[1:] for row in rows(text[text.index("### FREM minus the CNN") :])}
+    pairs = {row[1]: row[2:] for row in rows(text[text.index("### FREM minus the CNN") :])}
     # mean 0.3, standard deviation sqrt(0.03), and Student's t with two degrees of freedom 4.303
     found = [text.replace(MINUS, "-") for text in pairs["48x48, CutMix at first"]]
     assert found == ["-0.50, -0.20, -0.20", "-0.30", "-0.73 to +0.13"]
     assert pairs["32x32"] == ["+1.00", "+1.00", "\N{EN DASH}"]
+
+
+def test_pairs_of_new_viewpoints() -> None:
+    for name, error in {"frem": 0.2, "frem-one-iteration": 0.1, "cnn": 0.25, "head-cutmix": 0.125}.items():
+        put_result(SHORT, f"viewpoints-azimuth-{name}-seed1", error)
+    put_result(SHORT, "viewpoints-azimuth-cnn-cutmix", 0.25)  # of another seed
+    put_result(SHORT, "viewpoints-elevation-head-cutmix", 0.25)
+    put_result(SHORT, "viewpoints-elevation-cnn-cutmix", 0.375)
+    text = chapter(report(), "New viewpoints")
+    pairs = {tuple(row[:2]): row[2:] for row in rows(text[text.index("### FREM minus the CNN") :])[1:]}
+    assert {labels: [found.replace(MINUS, "-") for found in row] for labels, row in pairs.items()} == {
+        ("azimuth", "FREM, poolcaps32"): ["-5.00", "-5.00", "\N{EN DASH}"],
+        ("elevation", "FREM, headcaps32, CutMix"): ["-12.50", "-12.50", "\N{EN DASH}"],
+    }
+
+
+def test_toys_with_most_of_the_errors() -> None:
+    assert toys_with_most({"car 1": 0.05, "car 2": 0.5, "car 3": 0.4, "truck 1": 0.05}) == 2  # 0.9 of 1.0
+    assert toys_with_most({"car 1": 0.06, "car 2": 0.5, "car 3": 0.4, "truck 1": 0.06}) == 3
+    assert toys_with_most({"car 1": 0.0, "car 2": 0.0}) == 1
 
 
 def test_interval_over_toys() -> None:
