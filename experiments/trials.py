@@ -92,14 +92,39 @@ def normed_cnn(name: str, asks: str, **changes: Any) -> list[Trial]:
 
 NORMED = [
     *normed_cnn("cnn-norm", "the baseline to beat"),
-    *full("full", "the paper's network", folds=(0, 2)),
+    *full("full", "the paper's network"),
+    *full("full-seed-1", "what another seed changes", seed=1),
+    *full("full-norm-none", "what does the norm bring?", norm=None, transform_std=0.5),
+    *full("full-norm-convolutions", "norms after the convolutions only", norm_poses=False),
+    *full("full-rate-6e-3", "the rates of the first series", rate=6e-3, routing_rate=4.0),
+    *full("full-std-0.5", "votes further apart at the start", transform_std=0.5),
+    *full("full-std-1", "further still", transform_std=1.0),
+    *full("full-std-2", "as far as poses keep their size without norm", transform_std=2.0),
+    *full("full-bandwidth", "couplings whose bandwidth each layer learns", learn_bandwidth=True),
+    *full(
+        "full-log-prior",
+        "pi in log space, for three iterations, with a bandwidth that is learned",
+        iterations=3,
+        learn_bandwidth=True,
+        routing_options=LOG_PRIOR,
+    ),
+    *full("full-shared", "class matrices shared over places, with coordinates", **SHARED),
+    *full("full-fields-3", "overlapping 3x3 fields in the last two stages", fields=(2, 3, 3), paddings=(0, 1, 1)),
+    *full("full-spread", "the paper's loss", loss="spread"),
+    *full("full-margin", "another loss", loss="margin"),
+    *full("full-mixup", "means of two images", mixup=0.2),
+    *full("full-decoder", "does reconstruction help to generalise?", reconstruction=0.002),
+    *full("full-one-iteration", "without routing: means of votes", iterations=1),
+    *full("full-three-iterations", "couplings that follow poses further", iterations=3),
     *pooled("pooled", "maxima where the paper's network takes means of votes"),
     *normed_cnn("cnn-norm-seed-1", "what another seed changes", folds=HARD_FOLDS, seed=1),
     *pooled("pooled-seed-1", "what another seed changes", folds=HARD_FOLDS, seed=1),
     *pooled("pooled-shared", "can 512 matrices per class memorise where parts lie?", **SHARED),
     *pooled("pooled-shared-seed-1", "what another seed changes", folds=HARD_FOLDS, seed=1, **SHARED),
     *pooled("pooled-shared-frms", "FRMS with what is best for FREM", folds=HARD_FOLDS, base=FRMS, **SHARED),
-    *head("head", "routing in the place of the CNN's last layer only", folds=HARD_FOLDS),
+    *head("head", "routing in the place of the CNN's last layer only"),
+    *head("head-frms", "FRMS with what was chosen", base=FRMS),
+    *head("head-em", "EM with what was chosen", base=EM),
     *head(
         "head-own",
         "with matrices of their own for each place",
@@ -139,7 +164,7 @@ for _seed in (0, 1):
     _end = "-6-epochs" + f"-seed-{_seed}" * _seed
     _six: dict[str, Any] = {"epochs": 6, "seed": _seed}
     LONGER += normed_cnn(f"cnn-norm{_end}", "three times as long", **_six)
-    LONGER += pooled(f"pooled-shared{_end}", "shared matrices, as long", folds=HARD_FOLDS, **_six, **SHARED)
+    LONGER += pooled(f"pooled-shared{_end}", "shared matrices, as long", **_six, **SHARED)
     LONGER += head(f"head{_end}", "three times as long", **_six)
 
 # All training images are learned within a few epochs: what keeps a network from learning them by heart?
@@ -153,6 +178,9 @@ LONGER += [
     *normed_cnn("cnn-cutmix-6-epochs", "the same for the CNN", epochs=6, cutmix=0.5),
     *head("head-cutmix-at-first-6-epochs", "not in the last epochs", **AT_FIRST),
     *normed_cnn("cnn-cutmix-at-first-6-epochs", "the same for the CNN", **AT_FIRST),
+    *head("head-cutmix-all-6-epochs", "in all batches but the last epochs'", **AT_FIRST | {"cutmix": 1.0}),
+    *head("head-decay-6-epochs", "weights that decay", **AT_FIRST, weight_decay=0.3),
+    *head("head-channel-6-epochs", "each camera's picture standardised by itself", **AT_FIRST, standardise="channel"),
     *head("head-average-6-epochs", "the mean of the weights over the last two epochs", folds=HARD_FOLDS, **AVERAGED),
 ]
 
