@@ -98,8 +98,8 @@ NORMED = [
     *full("full-norm-convolutions", "norms after the convolutions only", norm_poses=False),
     *full("full-rate-6e-3", "the rates of the first series", rate=6e-3, routing_rate=4.0),
     *full("full-std-0.5", "votes further apart at the start", transform_std=0.5),
-    *full("full-std-1", "further still", transform_std=1.0),
-    *full("full-std-2", "as far as poses keep their size without norm", transform_std=2.0),
+    *full("full-std-1", "further still", folds=(0,), transform_std=1.0),
+    *full("full-std-2", "as far as poses keep their size without norm", folds=(0,), transform_std=2.0),
     *full("full-bandwidth", "couplings whose bandwidth each layer learns", learn_bandwidth=True),
     *full(
         "full-log-prior",
@@ -180,7 +180,6 @@ LONGER += [
     *normed_cnn("cnn-cutmix-at-first-6-epochs", "the same for the CNN", **AT_FIRST),
     *head("head-cutmix-all-6-epochs", "in all batches but the last epochs'", **AT_FIRST | {"cutmix": 1.0}),
     *head("head-decay-6-epochs", "weights that decay", **AT_FIRST, weight_decay=0.3),
-    *head("head-channel-6-epochs", "each camera's picture standardised by itself", **AT_FIRST, standardise="channel"),
     *head("head-average-6-epochs", "the mean of the weights over the last two epochs", folds=HARD_FOLDS, **AVERAGED),
 ]
 
