@@ -70,9 +70,9 @@ SHARED: dict[str, Any] = {"class_shared": True, "class_coordinates": True}
 CROPPED: dict[str, Any] = {"size": 32, "resize": 48, "epochs": 12, "cutmix": 0.0, "unmixed": 0.0}
 
 
-def full(name: str, asks: str, base: str = FREM, **changes: Any) -> list[Trial]:
+def full(name: str, asks: str, *, folds: Sequence[int] = HARD_FOLDS, **changes: Any) -> list[Trial]:
     """The paper's network, normalised."""
-    return in_folds("normalised", name, base, asks, **FULL | changes)
+    return in_folds("normalised", name, FREM, asks, folds=folds, **FULL | changes)
 
 
 def pooled(name: str, asks: str, base: str = FREM, **changes: Any) -> list[Trial]:
@@ -92,7 +92,7 @@ def normed_cnn(name: str, asks: str, **changes: Any) -> list[Trial]:
 
 NORMED = [
     *normed_cnn("cnn-norm", "the baseline to beat"),
-    *full("full", "the paper's network"),
+    *full("full", "the paper's network", folds=ALL_FOLDS),
     *full("full-seed-1", "what another seed changes", seed=1),
     *full("full-norm-none", "what does the norm bring?", norm=None, transform_std=0.5),
     *full("full-norm-convolutions", "norms after the convolutions only", norm_poses=False),
