@@ -66,6 +66,11 @@ def test_public_names_exist() -> None:
             assert hasattr(module, name), f"{module.__name__}.{name}"
 
 
+def test_parts_are_imported_when_asked_for() -> None:
+    code = "import torchcaps; torchcaps.data.load; torchcaps.train.train; torchcaps.classifier.explain; torchcaps.runs"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_names_are_public() -> None:
     assert {"create_model", "list_models", "record_routing", "Capsules"} <= set(torchcaps.__all__)
     layers = {"PrimaryCapsules", "CapsuleConv2d", "ClassCapsules", "PoseResidual", "Decoder"}

@@ -39,9 +39,12 @@ __all__ = [
 
 # What needs more than torch is imported at its first use: the layers alone stay light.
 _LATER = {"Classifier": "torchcaps.classifier", "load": "torchcaps.classifier", "fit": "torchcaps.train"}
+_PARTS = ("bench", "classifier", "data", "report", "runs", "train")
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return import_module(f"torchcaps.{name}")
     if name not in _LATER:
         raise AttributeError(f"module 'torchcaps' has no attribute {name!r}")
     return getattr(import_module(_LATER[name]), name)

@@ -146,7 +146,7 @@ def test_what_eval_refuses(tiny: Tiny, run: Path, saved: Path, photos: Path, tmp
         (): "expected the folder of a training run",
         (tmp_path / "nowhere",): "there is no .*nowhere",
         (tmp_path,): r"has no model.safetensors: expected the folder of a finished training run",
-        (saved,): r"saved is not the folder of a training run: it has no run.json",
+        (saved,): "saved is a network without a run, .*: add --data",
         (saved, "--data", photos): r"of the classes ant, bee, cat; the network knows ant, \[b\]ee",
         (run, saved): r"run and .*saved differ in their classes, ant, bee, cat and ant, \[b\]ee",
         (run, other, "--split", "validation"): "run and .*other differ in their validation, auto and none",

@@ -123,7 +123,7 @@ def test_fields_that_a_network_does_not_have(
     make_run: Make, places: Places, console: Console, trainings: Trainings
 ) -> None:
     run_jobs([make_run("a")], places, console)
-    capsules = {"routing": "em", "iterations": 3, "transform_std": 2.0, "routing_options": {"bandwidth": 2.0}}
+    capsules = {"routing": "em", "iterations": 3, "transform_std": 2.0, "routing_options": {"final_lambda": 2.0}}
     capsules |= {"residual": False, "class_shared": True, "class_coordinates": True, "reconstruction": 0.1}
     run = make_run("a", checkpoint_every=7, routing_rate=4.0, **capsules)
     assert state_of(run, places).differs == ()

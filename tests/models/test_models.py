@@ -126,7 +126,9 @@ def test_other_windows(name: str) -> None:
     assert model.class_capsules.map_size == (4, 4)
     single = create_model(name, fields=[3] * stages, strides=[1] * stages, paddings=[1] * stages)
     assert single.class_capsules.map_size == ((32, 32) if name == "hybrid32" else (8, 8))
-    with pytest.raises(ValueError, match=rf"strides=\[1, 1\]: expected one number for each of the {stages} stages"):
+    with pytest.raises(
+        ValueError, match=rf"strides=\[1, 1\]: expected a number for each of the {stages} capsule layers"
+    ):
         create_model(name, strides=[1, 1])
 
 

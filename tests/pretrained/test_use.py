@@ -89,6 +89,10 @@ def test_names_that_are_none(tiny: Path) -> None:
     there_are = re.escape("available: tiny (hybrid32)")
     with pytest.raises(OptionError, match=f"model 'hybrid32' has no pretrained weights 'huge'; {there_are}"):
         create_model("hybrid32", pretrained="huge")
+    with pytest.raises(
+        OptionError, match=f"pretrained is True, expected the name of a pretrained network; {there_are}"
+    ):
+        create_model("hybrid32", pretrained=True)
     with pytest.raises(OptionError, match=f"model 'hybrid64' has no pretrained weights 'tiny'; {there_are}"):
         create_model("hybrid64", pretrained="tiny")
     with pytest.raises(OptionError, match=f"no pretrained network 'huge'; {there_are}"):

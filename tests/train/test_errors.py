@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 from torch.utils._pytree import tree_leaves
 
+import torchcaps
 from torchcaps.cli import main
 from torchcaps.errors import UserError
 from torchcaps.runs.folder import RunFolderError, create
@@ -85,11 +86,11 @@ def test_unknown_field_or_value(capsys: Capture, arguments: list[str], named: st
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--model", "cnn32", "--reconstruction", "0", "--routing", "em"], "--routing em has no effect: cnn32 has no"),
-        (["mnist-cnn", "--iterations", "3"], "--iterations 3 has no effect: cnn32 has no capsules"),
-        (["--unmixed", "0.25"], "--unmixed 0.25 has no effect: mixup and cutmix are 0"),
-        (["--validation", "none", "--fold", "2"], "--fold 2 has no effect: validation is none"),
-        (["mnist-frem-paper", "--warm-up", "0.1"], "--warm-up 0.1 has no effect: the schedule is constant"),
+        (["--model", "cnn32", "--reconstruction", "0", "--routing", "em"], "routing em has no effect: cnn32 has no"),
+        (["mnist-cnn", "--iterations", "3"], "iterations 3 has no effect: cnn32 has no capsules"),
+        (["--unmixed", "0.25"], "unmixed 0.25 has no effect: mixup and cutmix are 0"),
+        (["--validation", "none", "--fold", "2"], "fold 2 has no effect: validation is none"),
+        (["mnist-frem-paper", "--warm-up", "0.1"], "warm_up 0.1 has no effect: the schedule is constant"),
     ],
 )
 def test_option_without_effect(capsys: Capture, arguments: list[str], words: str) -> None:
@@ -278,7 +279,7 @@ def test_missing_package(capsys: Capture, images: Path, monkeypatch: pytest.Monk
     [
         ({"batch-size": 99}, "batch_size is 99, but there are 34 training images"),
         ({"size": 20}, "image_size=20: expected a multiple of 8"),
-        ({"routing": "nonsense"}, "routing='nonsense': expected one of agreement, em, frem"),
+        ({"routing": "nonsense"}, "routing is 'nonsense', expected one of agreement, em, frem"),
         ({"model": "nonsense"}, "model is 'nonsense', expected one of cnn32"),
         ({"model": "hybrid32", "first-channels": 17}, "first_channels=17: expected a multiple of 16"),
         ({"iterations": 0}, "iterations=0: expected"),
@@ -294,9 +295,39 @@ def test_recipe_that_cannot_be_followed(capsys: Capture, images: Path, changes: 
 
 
 def test_routing_option_that_does_not_exist(capsys: Capture, images: Path) -> None:
-    err = complaint(capsys, *tiny_fields(images), "--routing-options", "nonsense", "1")
-    assert "has no option 'nonsense'" in err
+    for name in ("nonsense", "transform_std", "iterations", "device"):  # options of the network are not the method's
+        err = complaint(capsys, *tiny_fields(images), "--routing-options", name, "1")
+        assert f"routing_options has '{name}', frem has activation_bandwidth, activation_kernel, bandwidth" in err
+    err = complaint(capsys, *tiny_fields(images), "--routing", "em", "--routing-options", "kernel", "gaussian")
+    assert "routing_options has 'kernel', em has final_lambda" in err
     check_nothing_was_made()
+
+
+def test_nodes_that_nothing_has_started(capsys: Capture, images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLURM_NTASKS", "MASTER_ADDR", "TORCHELASTIC_RUN_ID"):
+        monkeypatch.delenv(name, raising=False)
+    assert "nodes is 2, but nothing has started processes" in complaint(capsys, *tiny_fields(images), "--nodes", "2")
+    check_nothing_was_made()
+
+
+def test_paths_as_text(images: Path) -> None:
+    finished = train(Recipe.of(data=str(images), size=16, first_channels=16, epochs=1, batch_size=8), output="text")
+    assert finished is not None
+    assert finished.folder == Path("text")
+    with pytest.raises(UserError, match=r"recipe is 'mnist-frem', expected a recipe, as in train\(recipe\("):
+        train("mnist-frem")  # type: ignore[arg-type]
+
+
+def test_nothing_held_out_of_a_folder(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Recipe] = []
+    monkeypatch.setattr("torchcaps.train.run.train", lambda recipe, **_: seen.append(recipe))
+    main(["train", "--data", str(images), "--validation", "none"])
+    assert (seen[0].data.validation, seen[0].optimisation.weights) == ("none", "last")
+
+
+def test_fields_without_effect_in_python(images: Path) -> None:
+    with pytest.raises(UserError, match="routing em has no effect: cnn32 has no capsules; leave it out"):
+        torchcaps.fit(images, model="cnn32", routing="em", progress=False)
 
 
 def test_loss_that_is_not_finite_is_the_users_to_mend(capsys: Capture, images: Path) -> None:

@@ -116,7 +116,7 @@ def test_what_happens_to_images_reaches_the_pipeline() -> None:
 
 
 def test_json_round_trip() -> None:
-    start = recipe("cifar10-em", root=Path("somewhere"), routing_options={"kernel": "gaussian"}, brightness=0.25)
+    start = recipe("cifar10-em", root=Path("somewhere"), routing_options={"final_lambda": 0.1}, brightness=0.25)
     assert recipe_from_json(json.loads(json.dumps(start.as_json()))) == start
     for name in list_recipes():
         assert recipe_from_json(json.loads(json.dumps(recipe(name).as_json()))) == recipe(name)

@@ -44,12 +44,12 @@ class Call:
         for option, is_given in given.items():
             if is_given and not allowed[option]:
                 raise DataError(
-                    f"torchcaps data {self.action} {self.name or ''}: {option} does nothing here, leave it out"
+                    f"data {' '.join(filter(None, (self.action, self.name)))}: {option} does nothing here, leave it out"
                 )
         if self.action == "list" and self.name is not None:
-            raise DataError(f"torchcaps data list lists all sets: leave {self.name} out")
+            raise DataError(f"data list lists all sets: leave {self.name} out")
         if self.action != "list" and self.name is None:
-            raise DataError(f"torchcaps data {self.action} needs a name: one of {', '.join(list_sets())}")
+            raise DataError(f"data {self.action} needs a name: one of {', '.join(list_sets())}")
         if self.name is not None and self.name not in list_sets() and not (is_folder and Path(self.name).is_dir()):
             raise DataError(f"data set {self.name!r}: expected one of {', '.join(list_sets())}, or for show a folder")
 

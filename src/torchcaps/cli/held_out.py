@@ -11,6 +11,8 @@ from torchcaps.classifier.image_files import CAMERAS
 from torchcaps.data import DataError, ImageSet, Split, Splits, ViewpointSplits, list_sets, load_folder, make_splits
 from torchcaps.data import load as load_set
 from torchcaps.data.folder_layout import scan
+from torchcaps.errors import OptionError
+from torchcaps.runs.folder import RUN
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,9 @@ def _of_runs(choice: Choice, classifiers: list[Classifier]) -> Data:
     from torchcaps.train.assemble import load_data
     from torchcaps.train.recipe import read_recipe, recipe_from_json
 
+    for run in choice.runs:
+        if run.expanduser().is_dir() and not (run.expanduser() / RUN).is_file():
+            raise OptionError(f"{run} is a network without a run, which would say what its images are: add --data")
     recipes = [
         # A network that is no file here is one of the package, whose recipe is in its card.
         read_recipe(run if run.is_dir() else run.parent) if run.exists() else recipe_from_json(found.card["recipe"])

@@ -96,7 +96,7 @@ def run_predict(call: PredictCall) -> None:
     """Classify all files that can be read; exits with 1 where there were others."""
     import_pillow()
     if not call.images:
-        raise OptionError("torchcaps predict needs image files or folders after the run")
+        raise OptionError("predict needs image files or folders after the run")
     check_target(call.csv)
     classifier = load(call.run)
     channels = classifier.network.in_channels

@@ -46,6 +46,8 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
         pretrained = None if asks_for_help else _value(rest, "--pretrained")
         if pretrained is not None:
             start = start.with_fields(pretrained=pretrained)
+        if _value(rest, "--validation") == "none" and start.optimisation.weights == "best":
+            start = start.with_fields(validation="none", weights="last")  # there is nothing to choose by
         if (size := _value(rest, "--size") or "").isdecimal():
             start = start.with_fields(size=int(size))
 
@@ -88,7 +90,7 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
 
         try:
             if resume is None:
-                refuse_without_effect(recipe, start)
+                recipe.refuse_without_effect(_fields(rest))
             asked = Resources(devices=devices, nodes=nodes, device=device, precision=precision)
             if resume is not None and _value(rest, "--epochs") is not None:
                 check_longer(resume, recipe.optimisation.epochs)
@@ -107,18 +109,6 @@ def train_command(arguments: list[str]) -> tuple[Callable[..., None], list[str]]
     return train, rest
 
 
-def refuse_without_effect(recipe: Recipe, start: Recipe) -> None:
-    """Raise for a field that was typed, not to switch something off, and that changes nothing.
-
-    What a recipe brings along may be so: its fields are for networks with and without capsules.
-    """
-    before, typed = start.flat(), recipe.flat()
-    for field, reason in recipe.without_effect().items():
-        if (value := typed[field]) and value != before[field]:
-            option = "--" + field.replace("_", "-")
-            raise OptionError(f"{option} {value} has no effect: {reason}; leave {option} out, or change that")
-
-
 def report_on(finished: Finished | None) -> None:
     """Write the page of a finished run, and say where it is; its pictures are of test images."""
     if finished is not None and finished.evaluation is not None:
@@ -132,6 +122,12 @@ def _recipe_for(data: str | None) -> Recipe:
     if data in SPECS:
         return recipe(f"{data}-frem-quick")
     return folder_recipe(data) if Path(data).expanduser().is_dir() else recipe()
+
+
+def _fields(arguments: list[str]) -> set[str]:
+    """The fields of a recipe that were typed."""
+    words = [argument.partition("=")[0] for argument in arguments if argument.startswith("--")]
+    return {word.removeprefix("--").replace("-", "_") for word in words}
 
 
 def _value(arguments: list[str], option: str) -> str | None:

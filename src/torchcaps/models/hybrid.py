@@ -162,8 +162,9 @@ def with_windows(stages: Sequence[Stage], **sizes: Sequence[int]) -> tuple[Stage
     changed = tuple(stages)
     for name, values in sizes.items():
         if not isinstance(values, Sequence) or len(values) not in (0, len(changed)):
-            each = f"one number for each of the {len(changed)} stages, or none" if changed else "none: it has no stages"
-            raise ValueError(f"{name}={values!r}: expected {each}")
+            layers = f"a number for each of the {len(changed)} capsule layers before the last, or none"
+            expected = layers if changed else "none: this network has a single capsule layer"
+            raise ValueError(f"{name}={values!r}: expected {expected}")
         if values:
             field = name.removesuffix("s")
             changed = tuple(replace(stage, **{field: value}) for stage, value in zip(changed, values, strict=True))

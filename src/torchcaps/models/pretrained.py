@@ -89,6 +89,8 @@ def pretrained_network(
     ``build`` makes the ``model``; ``given`` are the caller's options, which may only say what the network is anyway;
     ``defaults`` are those of the options that its file leaves out.
     """
+    if not isinstance(name, str):
+        raise OptionError(f"pretrained is {name!r}, expected the name of a pretrained network; available: {listing()}")
     if name.removeprefix(PREFIX) not in list_pretrained(model):
         raise OptionError(f"model {model!r} has no pretrained weights {name!r}; available: {listing()}")
     folder = shipped_folder(name)

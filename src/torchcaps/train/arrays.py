@@ -106,6 +106,7 @@ def fit(
     own, beside = own_images(images, labels, skip_bad=bool(changes.get("skip_bad")))
     how, given = own_validation(validation)
     recipe = recipe_for(images, own, how, changes)
+    recipe.refuse_without_effect(changes)
     size, side = recipe.images.size, folder_side(recipe.images)
     if "size" not in changes and own.side != size:
         say(console, f"images of {own.side} pixels (shorter side) become {size}x{size}; size=... changes this")

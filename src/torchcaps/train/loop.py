@@ -74,6 +74,11 @@ class Resources:
 def resources(asked: Resources) -> Resources:
     """As asked for, or as many processes as ``torchrun`` has started."""
     if "TORCHELASTIC_RUN_ID" not in os.environ:
+        if asked.nodes > 1 and not os.environ.keys() & {"SLURM_NTASKS", "MASTER_ADDR"}:
+            raise OptionError(
+                f"nodes is {asked.nodes}, but nothing has started processes on the others, for which this one would "
+                'wait: use torchrun or srun (docs/training.md, "Several processes or machines")'
+            )
         return asked
     local = int(os.environ["LOCAL_WORLD_SIZE"])
     return replace(asked, devices=local, nodes=int(os.environ["WORLD_SIZE"]) // local)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,6 +13,7 @@ from torchcaps.data.pipeline import Standardise
 from torchcaps.data.specs import SPECS, spec_of
 from torchcaps.data.splits import Validation, ViewpointFactor
 from torchcaps.errors import UserError
+from torchcaps.functional.registry import list_routings, routing_method
 from torchcaps.models import list_models, network_class
 from torchcaps.models.files import LARGEST, LIMITS, SIDE
 from torchcaps.nn.initial import ConvInit
@@ -120,13 +122,13 @@ class NetworkSettings:
     norm: Norm = None
     """Batch normalisation of convolutions and of the poses between capsule layers, or none."""
     routing: str = "frem"
-    """The routing method of a network with capsules."""
+    """The routing method of a network with capsules: frem, frms, em, agreement or frms_variant."""
     iterations: int = 2
     """Routing iterations."""
     transform_std: float = 0.1
     """Standard deviation of the transformation matrices at the start."""
     routing_options: dict[str, float | str] = field(default_factory=dict)
-    """Further options of the routing method: kernel, distance, normalize, bandwidth."""
+    """Further options of the routing method, NAME VALUE: kernel, distance, normalize, bandwidth; of em final_lambda."""
     learn_bandwidth: bool = False
     """Learn the bandwidth of the couplings of each layer; it starts at the bandwidth option."""
     norm_poses: bool = True
@@ -157,6 +159,14 @@ class NetworkSettings:
             )
         if self.model not in list_models():
             raise RecipeError(f"model is {self.model!r}, expected one of {', '.join(list_models())}")
+        if self.routing not in list_routings():
+            raise RecipeError(f"routing is {self.routing!r}, expected one of {', '.join(list_routings())}")
+        known = sorted(routing_method(self.routing).options.keys() - {"iterations"})  # which is a field of its own
+        for name in self.routing_options:
+            if name not in known:
+                raise RecipeError(
+                    f"routing_options has {name!r}, {self.routing} has {', '.join(known) or 'no options'}"
+                )
         for name in WINDOWS:
             if getattr(self, name) and not self.has_capsules:
                 raise RecipeError(f"{name} is for networks with capsules, not for {self.model}")
@@ -263,7 +273,8 @@ class Recipe:
             )
         if self.optimisation.weights == "best" and self.data.validation == "none":
             raise RecipeError(
-                "weights='best' needs validation data to choose by: set weights='last', or leave validation='none' out"
+                "weights is 'best', which needs validation images to choose by: set weights to 'last', "
+                "or leave validation 'none' out"
             )
         if self.optimisation.patience and self.data.validation == "none":
             raise RecipeError("patience needs validation data to watch: leave validation='none' out")
@@ -331,6 +342,16 @@ class Recipe:
         if self.data.validation == "none":
             found["fold"] = "validation is none, so nothing is held out"
         return found
+
+    def refuse_without_effect(self, given: Iterable[str]) -> None:
+        """Raise for a field that the user gave, not to switch something off, and that changes nothing.
+
+        What a named recipe brings along may be so: its fields are for networks with and without capsules.
+        """
+        values, given = self.flat(), set(given)
+        for name, reason in self.without_effect().items():
+            if name in given and (value := values[name]):
+                raise RecipeError(f"{name} {value} has no effect: {reason}; leave it out")
 
     @property
     def mixing(self) -> Mixing:

@@ -17,7 +17,7 @@ from rich.console import Console
 from torchcaps.classifier import Classifier, Evaluation, evaluate, save
 from torchcaps.data import Splits, ViewpointSplits, list_sets
 from torchcaps.data.loader import check_batches
-from torchcaps.errors import UserError
+from torchcaps.errors import OptionError, UserError
 from torchcaps.runs import folder as run_folder
 from torchcaps.runs.machine import cpu_name, usable_cores
 from torchcaps.runs.metrics import read_rows
@@ -50,8 +50,8 @@ class Finished:
 def train(
     recipe: Recipe,
     *,
-    output: Path | None = None,
-    resume: Path | None = None,
+    output: str | Path | None = None,
+    resume: str | Path | None = None,
     resources: "Resources | None" = None,
     console: Console | None = None,
     test: bool = True,
@@ -68,6 +68,9 @@ def train(
     from torchcaps.train.checkpoints import read_checkpoint_of
     from torchcaps.train.loop import Resources, is_first_process
 
+    if not isinstance(recipe, Recipe):
+        raise OptionError(f"recipe is {recipe!r}, expected a recipe, as in train(recipe('mnist-frem'))")
+    output, resume = (None if path is None else Path(path) for path in (output, resume))
     resources = resources or Resources()
     first = is_first_process()
     console = console or Console(quiet=not first)

@@ -8,6 +8,7 @@ from torch import Tensor
 from torchcaps.classifier.classifier import Classifier
 from torchcaps.classifier.explain.methods import DEFAULT, Method, find_explainer
 from torchcaps.classifier.explain.relevance import Explainer, as_share
+from torchcaps.data.arrays import Images
 from torchcaps.data.transforms import centre_crop, to_unit
 from torchcaps.data.types import Split
 from torchcaps.types import Classified, Scores
@@ -27,17 +28,18 @@ class Explanation(NamedTuple):
     layers: dict[str, Tensor]  # the same at the inputs of inner layers that the method knows of, from the image on
 
 
-def explain(classifier: Classifier, split: Split, method: Method = DEFAULT) -> list[Explanation]:
-    """Explain a classifier's predictions for a prepared split (``classifier.prepare(images)`` gives one).
+def explain(classifier: Classifier, images: Images | Split, method: Method = DEFAULT) -> list[Explanation]:
+    """Explain a classifier's predictions for images of any size, or for a split.
 
     docs/explanations.md says what each method shows, and how far it can be believed.
     """
     explainer = find_explainer(method, classifier.network, classifier.model)
     was_training = classifier.training
     classifier.eval()
+    split = classifier.prepare(images)
     try:
         parts = [split.images[start : start + BATCH_SIZE] for start in range(0, len(split), BATCH_SIZE)]
-        return [found for images in parts for found in _explain(classifier, images, method, explainer)]
+        return [found for part in parts for found in _explain(classifier, part, method, explainer)]
     finally:
         classifier.train(was_training)
 
