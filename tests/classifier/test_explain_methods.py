@@ -87,7 +87,7 @@ def test_one_place_decides(tiny: Tiny, method: Method) -> None:
     image = torch.zeros(1, 20, 20, dtype=torch.uint8)
     image[0, 3:17, 3:17] = 90
     image[0, 7, 12] = 255  # the crop begins at (2, 2)
-    [found] = explain(classifier, classifier.prepare(image), method)
+    [found] = explain(classifier, image, method)
     assert found.label == 1
     assert divmod(int(found.heat.argmax()), 16) == (5, 10)
     if method != "grad-cam":  # which weighs channels, not places
